@@ -1,9 +1,9 @@
-// Writes the K and V of new tokens into a cache, contiguous or of pages, in the cache's element type, and rotates Q and K by
-// their positions (RoPE, arXiv 2104.09864). Bound by memory: each element is read once and written once.
+// Writes the K and V of new tokens into a cache, contiguous or paged, in the cache's element type, and rotates Q and K by
+// their positions (RoPE, arXiv 2104.09864). Memory-bound: each element is read once and written once.
 //
-// A warp has one token and up to HEADS_OF_WARP heads of its Q, of its K or of its V. LANES lanes share the row of a head; a lane
-// has the same columns of ROWS rows, so that it computes cosines and sines once. All loads are under way before the warp looks
-// up where its token belongs.
+// A warp handles one token and up to HEADS_OF_WARP heads of its Q, K or V. LANES lanes share the row of a head; a lane holds
+// the same columns of ROWS rows, so it computes cosines and sines once. All loads are in flight before the warp looks up where
+// its token belongs.
 //$ include "append_kv.cuh"
 //$ launch append_kv grid (total_q + warps - 1) / warps * ((heads + heads_of_warp - 1) / heads_of_warp + (kv_heads + heads_of_warp - 1) / heads_of_warp * 2) block threads shared 0
 //$ include "params/append_kv.h"
@@ -12,10 +12,10 @@
 //$ include "sequence/bfloat16.cuh" if dtype_out == bf16 and rope != none
 //$ include "load/vector.cuh"
 
-//$ note Which token this is: its rows of Q, K and V, its sequence, its position.
+//$ note The token: its rows of Q, K and V, its sequence, its position.
 //$ include "sequence/token_given.cuh" if slots == 1 else "sequence/token_$layout.cuh"
 
-//$ note Where the cache has it.
+//$ note Its place in the cache.
 //$ include "store/cache_slots.cuh" if slots == 1 else "store/cache_contiguous.cuh" if page_size == 0 else "store/cache_$page_table.cuh"
 //$ let rotated_keys = rope != none
 //$ include "sequence/tensor.cuh"
@@ -26,12 +26,12 @@
 //$ include "fragment/rope.cuh" if rope != none
 //$ include "fragment/row_numbers.cuh"
 
-// Which heads a lane has: LANES neighbouring lanes have head_of_lane(first, 0), head_of_lane(first, 1), ...
+// Returns the i-th head of this lane: LANES neighbouring lanes share head_of_lane(first, 0), head_of_lane(first, 1), ...
 __device__ __forceinline__ int head_of_lane(int first, int i) {
     return first + i * (32 / LANES) + static_cast<int>(threadIdx.x) % 32 / LANES;
 }
 
-// Rows of one token, of the heads from `first` to `heads`. All loads are under way before the first one is waited for.
+// Rows of one token for this lane's heads from `first` on, below `heads`. All loads are issued before the first one is waited for.
 template <int COLUMNS, int DIM, bool ROTATED> struct TokenRows {
     RowPart<COLUMNS, DIM> row[ROWS];
 
@@ -65,13 +65,13 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
     }
 }
 
-// The cache of K, or that of V.
+// The cache of K or of V.
 struct Cache {
     Tensor<Cached> rows;
     Tensor<float> scale; // of each row //$ if kv_scale != none
 };
 
-// Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
+// Writes the rows of K or V of one token into the cache. ROTATED: the rows are K, and RoPE applies.
 template <int COLUMNS, int DIM, bool ROTATED>
 __device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
                                             const Cache &cache) {
@@ -141,7 +141,7 @@ template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
-    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one a warp of a block
+    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one token per warp of a block
     int index = static_cast<int>(blockIdx.x) % groups * WARPS + warp_index();
     if (index >= p.tokens)
         return;

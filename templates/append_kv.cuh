@@ -7,7 +7,7 @@
 //$ tune target in [any, sm_80]
 //$ require threads % 32 == 0
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ let kept = dtype_kv == fp32 and dtype == fp32 or dtype_kv == fp16 and dtype == fp16 or dtype_kv == bf16 and dtype == bf16
 //$ require kept or dtype_kv in [e4m3, e5m2, int8]
 //$ require kv_scale == none or dtype_kv in [e4m3, e5m2, int8]
@@ -30,7 +30,7 @@
 //$ let width = 1
 //$ end
 
-//$ note Lanes of a row, and rows of a warp.
+//$ note Lanes per row, and rows per warp.
 //$ let row_pairs = (max(head_dim, head_dim_v) + 2 * width - 1) / (2 * width)
 //$ let lanes = 32 if row_pairs > 16 else 16 if row_pairs > 8 else 8 if row_pairs > 4 else 4 if row_pairs > 2 else 2
 //$ let rows = 4

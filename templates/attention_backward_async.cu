@@ -1,22 +1,22 @@
-// The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
-// consumers, warpgroups of 64 rows each, multiply them by wgmma.
-// Three more warps draw which pairs are dropped. //$ if dropout == 1
-// Two more warps add dS to the gradients of what the score reads. //$ if wants_d_params > 0
+// The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
+// consumer warpgroups of 64 rows each multiply them by wgmma.
+// Three more warps draw which pairs dropout keeps. //$ if dropout == 1
+// Two more warps add dS to the gradients of the parameters that the score reads. //$ if wants_d_params > 0
 //
-//     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a persistent block takes BLOCK_N keys at a time and loops over the queries of all heads that share them, STEP_M at a time
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
-//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//$ note Accumulators of dK beside those of dV take up to 128 registers of a thread. With more of them there are two launches.
+//               The rows are keys, so P^T and dS^T are operands in the registers where they are computed.
+//$ note The accumulators of dK and dV together may take up to 128 registers per thread. If they need more, there are two launches.
 //$ let apart = head_dim + head_dim_v > 256
 //$ let dq_added = deterministic == 0 and head_dim <= 128 and not apart
 //$ if dq_added
-//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
-//               which a last launch rounds.
+//     dQ        dQ = dS K in the same loop, from dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
+//               which the last launch rounds.
 //$ else
-//     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
+//     dQ        a block keeps BLOCK_M queries and loops over the keys, STEP_N at a time: S = Q K^T,  dP = dO V^T,  dQ += dS K
 //$ end
 //$ include "attention_backward_async.cuh"
-//$ note Sequences with lengths of their own: a block works on one of them.
+//$ note Per-sequence lengths: a block works on one sequence.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
@@ -48,12 +48,12 @@
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
-// A tile of the other side, as the producer found it.
+// A tile of the side that the block loops over, as the producer found it.
 struct Step {
-    int first; // its first query or key; negative behind the last step
-    unsigned whole; // a bit for each consumer: are all its pairs seen?
-    int late_sums; // the tile of dQ of the step before //$ if dq_in_turn
-    int sums, late_sums; // which tile of dQ it is, or the last one was; the same of the tile two steps before //$ elif dq_added
+    int first; // first query or key of the tile; negative after the last step
+    unsigned whole; // one bit per consumer: set if all of its pairs are seen
+    int late_sums; // dQ tile of the previous step //$ if dq_in_turn
+    int sums, late_sums; // dQ tile of this step, or of the last one at the end of an item; dQ tile of two steps before //$ elif dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };
 
@@ -67,11 +67,11 @@ struct alignas(1024) SharedKeys {
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
-    unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer //$ if dropout == 1
+    unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // one row per thread of a consumer //$ if dropout == 1
     alignas(16) BiasTile bias[STAGES]; //$ if bias_copied
     Step step[STAGES];
     Item item[KEY_STAGES];
-    int dq_sums[CONSUMERS]; // which sums dq[] belongs to; negative behind the last step //$ if dq_staged
+    int dq_sums[CONSUMERS]; // dQ tile that dq[] belongs to; negative after the last step //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
@@ -99,9 +99,9 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.keys_empty[stage], CONSUMERS);              //$ else
     }
     for (int stage = 0; stage < STAGES; stage++) {
-        // the bytes of Q, the lanes that copy statistics
-        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw        //$ if dropout == 1
-        barrier_init(&shared.q_full[stage], 1 + 32 + 32); // and those that copy a bias          //$ elif bias_copied
+        // arrivals: one for the bytes of Q, one for each lane that copies statistics
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // plus the warps that draw       //$ if dropout == 1
+        barrier_init(&shared.q_full[stage], 1 + 32 + 32); // plus the lanes that copy a bias     //$ elif bias_copied
         barrier_init(&shared.q_full[stage], 1 + 32);                                             //$ else
         barrier_init(&shared.q_empty[stage], CONSUMERS);     //$ if dq_added
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else
@@ -127,7 +127,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init_fence();
 }
 
-// dK, dV, or both, of all items that the block takes.
+// Computes dK, dV, or both for all items that the block takes.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
@@ -135,7 +135,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if constexpr (DV)
         grid_dependency_wait();
     else
-        grid_dependency_begun(); // the launch of dV, from which dK needs nothing
+        grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
@@ -168,7 +168,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.release_item();
         }
         end_parts_of_dq(shared, consumer.index, consumer.shared_tiles()); //$ if dq_staged
-        if (consumer.index == 0) take_turn(0); // the one that is left //$ if pingpong_schedule
+        if (consumer.index == 0) take_turn(0); // the turn that remains //$ if pingpong_schedule
     }
     if constexpr (!DV)
         grid_dependency_wait();

@@ -1,28 +1,28 @@
 //$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
 //$ needs mask_tables apart dq_added
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require target == sm_90a
 //$ require dtype != fp32
-//$ note Gradients of what a score reads are added from the tiles of dS that are shared for dQ. They are theirs where the score adds to
-//$ note s; those that all pairs of a head share would need sums of their own.
+//$ note Gradients of the tensors that a score reads are added from the tiles of dS that are shared for dQ. Where the score adds to s, dS
+//$ note is that gradient. Elements that all pairs of a head read would need sums of their own.
 //$ require wants_dq == 1 and wants_dk == 1 and wants_dv == 1
 //$ require wants_d_params == 0 or (score_adds == 1 and head_reads == 0 and dq_added and dropout == 0)
 //$ require head_dim % 8 == 0 and head_dim_v % 8 == 0
 //$ require head_dim <= 256 and head_dim_v <= 256
 //$ let bfloat16 = dtype == bf16
 
-//$ note Its schedules: defaults, values worth trying, what is possible.
+//$ note Its schedules: defaults, values worth trying, limits.
 //$ let plain = score != custom_score and mask != custom_mask and dropout == 0
 //$ let short_rows = head_dim + head_dim_v <= 192
 //$ default block_n = 128
 //$ default stages = 2
 //$ if dq_added
-//$ note block_m is the queries of a step. 128 of them leave registers for P in 16 bits alone, where rows are short.
+//$ note block_m is the number of queries per step. With 128 queries, registers hold P only in 16 bits, and only for short rows.
 //$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and plain
 //$ default block_m = 128 if long_steps else 64
-//$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns, which is within a panel, or all of every second
-//$ note step. In turn dS is read half as often, but registers must hold all columns of dQ, and what a score holds.
+//$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns (within a panel), or all of dQ in every second
+//$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
 //$ default overlap = intra_warpgroup if dq_in_turn else both
@@ -38,7 +38,7 @@
 //$ require block_m == 128
 //$ end
 //$ let weights_packed = dq_added and block_m == 128
-//$ note In steps of 128 queries dQ reaches memory through shared memory. In shorter ones that costs a stage of V, and was slower.
+//$ note In steps of 128 queries, dQ goes to memory through shared memory. In shorter steps that would cost a stage of V, and was slower.
 //$ let dq_staged = weights_packed
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
@@ -49,18 +49,18 @@
 //$ require stages == 2
 //$ require overlap in [intra_warpgroup, both]
 
-//$ note P^T f, with f the derivative of the score by s, stands beside P^T where f is not 1. Where it is, and registers allow, what the
-//$ note score adds to s is found while S is multiplied.
+//$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
+//$ note allow, the addend of the score is computed while S is multiplied.
 //$ let slopes_differ = score == custom_score and score_adds == 0
 //$ let added_ahead = score_adds == 1 and short_rows
 //$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
-//$ note Where registers hold no dQ, they have room for K and V as operands.
+//$ note If registers hold no dQ, they have room for K and V as operands.
 //$ let keys_in_registers = plain and not dq_added and head_dim + head_dim_v <= 128
 //$ let consumers = 2
-//$ note Tiles are judged for the keys of each consumer, since a consumer tests pairs of its own keys only.
+//$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
 //$ let part_keys = 64
 //$ let rows_padded = step_m
 //$ let vector_sums = true
@@ -76,12 +76,12 @@
 //$ let dq_width = 0
 //$ let gradient_bytes = 0
 //$ end
-//$ note What a score holds leaves no room for dQ beside it where rows are long.
+//$ note With long rows, the values that a score keeps leave no room for dQ.
 //$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)
-//$ note The producer judges tiles, and its other warps draw the numbers of dropout. With dropout, and where bounds of tensors tell which
-//$ note tiles are seen, they take more registers, if the consumers can spare them: those of both gradients of long rows cannot, nor those
-//$ note of a score. Then the producer spills, for which it has time.
+//$ note The producer classifies tiles, and its other warps draw the random numbers of dropout. With dropout, and where bounds of tensors
+//$ note tell which tiles are seen, they take more registers if the consumers can spare them. Consumers with both gradients of long rows
+//$ note cannot, nor can those with a score. Then the producer spills, for which it has time.
 //$ let consumers_spare = apart and score != custom_score or short_rows
 //$ let producer_registers = 24 if not consumers_spare else 56 if dropout == 1 and layout == dense else 40 if dropout == 1 or mask_tables > 0 else 24
 //$ let consumer_registers = 224 if producer_registers == 56 else 232 if producer_registers == 40 else 240
@@ -92,13 +92,13 @@
 //$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
 //$ let step_bytes = step_m * (128 * panels + 8) + bias_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
-//$ note dO and the bits of dropout are in use for less of a step than Q: where two tiles of them are too many, one will do.
+//$ note dO and the dropout bits are in use for a shorter part of a step than Q: if two tiles of them do not fit, one is enough.
 //$ let kept_stages = 2 if key_bytes + gradient_bytes + stages * (step_bytes + kept_bytes) + d_o_bytes + 200 <= target_shared_bytes else 1
 //$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
-//$ note dP of the next step is multiplied during this one where registers hold it, with dO of that step in a second tile.
+//$ note If registers can hold it, dP of the next step is multiplied during this one, with dO of that step in a second tile.
 //$ let products_ahead = weights_packed or (plain and not dq_added and (short_rows or apart) and d_o_stages == 2)
-//$ note K and V of the next item come during this one, where they fit.
+//$ note If they fit, K and V of the next item are loaded during this one.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
 //$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1
 //$ let shared_keys = (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024

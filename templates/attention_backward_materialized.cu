@@ -1,10 +1,10 @@
-// The gradients of attention by the definition, with P and dS of all pairs of a query and a key in global memory:
+// The gradients of attention by definition, with P and dS of all (query, key) pairs in global memory:
 //
-//     D  = row sum of dO * O, less dLSE
+//     D  = row sum of dO * O, minus dLSE
 //     P  = e^(f(scale Q K^T) - LSE),  dP = dO V^T,  dS = P * (dP - D) * f'(scale Q K^T)
 //     dQ = scale dS K,  dK = scale dS^T Q,  dV = P^T dO
 //
-// f is the score. dK and dV are summed over the query heads that share a K/V head. Every sum has one thread and one order.
+// f is the score. dK and dV are summed over the query heads that share a K/V head. One thread computes each sum, in a fixed order.
 //$ require layout == dense
 //$ default threads = 128
 //$ tune threads in [64, 128, 256]
@@ -26,7 +26,7 @@
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
-// Row (batch, head, query) of P and of dS: len_kv numbers each.
+// Return row (batch, head, query) of P and of dS: len_kv numbers each.
 __device__ __forceinline__ float *weights_of(const attention_params &p, long long row) {
     const long long indices = static_cast<long long>(p.batch) * p.heads;
     return head_sums_of(p, HEAD_SUMS * indices) + row * p.len_kv; //$ if head_reads > 0
@@ -43,7 +43,7 @@ template <int COLUMNS> __device__ __forceinline__ float row_product(const Input 
     return sum;
 }
 
-// P and dS of a query; one block a row, one thread a key. What the query does not see is never read.
+// Computes P and dS of a query; one block per row, one thread per key. Keys and values that the query does not see are never read.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_pairs(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 //$ if wants_dq == 1
-// dQ = scale dS K of a query; one block a row, one thread a column.
+// Computes dQ = scale dS K of a query; one block per row, one thread per column.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dq(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 //$ end
 //$ if wants_dk == 1 or wants_dv == 1
 
-// dK = scale dS^T Q and dV = P^T dO of a key, over the heads that share it; one block a row, one thread a column.
+// Computes dK = scale dS^T Q and dV = P^T dO of a key, over the heads that share it; one block per row, one thread per column.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dk_dv(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;

@@ -1,24 +1,24 @@
-// The gradients of attention by tiles on the tensor cores of every GPU since compute capability 8.0. P and dS of a tile are formed
-// again from Q, K, V, dO and LSE.
+// The gradients of attention, tile by tile, on the tensor cores of every GPU from compute capability 8.0 on. P and dS of a tile are
+// recomputed from Q, K, V, dO and LSE.
 //$ include "attention_backward_mma.cuh"
 //$ if dq_added
-// A block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys:
+// A block keeps BLOCK_N keys and loops over the queries of all heads that share them, STEP_M at a time:
 //
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q,  dQ += dS K
 //
-// dQ is added in fp32 to sums in the workspace, which a last launch rounds.
+// dQ is added in fp32 to sums in the workspace, which the last launch rounds.
 //$ else
 // Some blocks own keys and others queries, so that no sum crosses blocks:
 //
-//     dK, dV    a block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a block keeps BLOCK_N keys and loops over the queries of all heads that share them, STEP_M at a time
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
-//     dQ        a block keeps BLOCK_M queries and walks over STEP_N keys at a time
+//     dQ        a block keeps BLOCK_M queries and loops over the keys, STEP_N at a time
 //               S = Q K^T,  dP = dO V^T,  dQ += dS K
 //
-// Each warp owns 16 or 32 rows. With them in front, P and dS stand in its registers as the next product wants them.
-//$ note Rows of more than 128 elements leave no room for dK beside dV: they are two launches then.
+// Each warp owns 16 or 32 rows. They are the rows of its MMAs, so P and dS are already in its registers as operands of the next product.
+//$ note Rows of more than 128 elements leave no room for both dK and dV: then there are two launches.
 //$ end
-//$ note Sequences with lengths of their own: a block works on one of them.
+//$ note Per-sequence lengths: a block works on one sequence.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ if dq_added

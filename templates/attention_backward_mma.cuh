@@ -1,19 +1,19 @@
 //$ needs deterministic wants_dq wants_d_params dtype head_dim head_dim_v score layout block_m block_n threads stages target target_shared_bytes wants_dk
 //$ needs wants_dv
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require max(head_dim, head_dim_v) <= 256
 //$ require target != any
 //$ require dtype != fp32
 //$ let columns_qk = (head_dim + 7) / 8 * 8
 //$ let columns_v = (head_dim_v + 7) / 8 * 8
 //$ let widest = max(columns_qk, columns_v)
-//$ note Where dQ may be added in an order that varies, one kernel forms all three gradients: five products in place of seven. Its tiles
-//$ note want shared memory.
+//$ note Where dQ may be added in an order that varies, one kernel forms all three gradients: five products instead of seven. Its tiles
+//$ note need much shared memory.
 //$ let dq_added = deterministic == 0 and wants_dq == 1 and wants_dk == 1 and wants_dv == 1 and wants_d_params == 0 and score != custom_score and head_dim % 32 == 0 and head_dim_v % 32 == 0 and (widest <= 128 or (head_dim % 64 == 0 and head_dim_v % 64 == 0)) and target_shared_bytes >= 160000
 //$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0
 
-//$ note Its schedules: defaults, values worth trying, what is possible.
+//$ note Its schedules: defaults, values worth trying, limits.
 //$ defaults "attention_backward_mma.yaml"
 //$ tune target in [sm_80, sm_86, sm_89, sm_90, sm_120]
 //$ tune block_m in [32, 64, 128]
@@ -29,8 +29,8 @@
 //$ let chunks_v = 2 * steps_v
 //$ let row_bytes = 16 * (chunks + chunks_v)
 //$ if dq_added
-//$ note Two or four warps share 32 keys: each has a part of the queries of a step, and of the columns of dK and dV. For dQ, each has 32
-//$ note queries and a part of the columns.
+//$ note Two or four warps share 32 keys: each takes a part of the queries of a step, and of the columns of dK and dV. For dQ, each takes
+//$ note 32 queries and a part of the columns.
 //$ require block_n % 32 == 0 and threads in [2 * block_n, 4 * block_n]
 //$ require block_m in [32, 64, 128] and threads % block_m == 0
 //$ let step_m = block_m
@@ -44,7 +44,7 @@
 //$ require warp_queries % 16 == 0
 //$ require head_dim % (16 * column_warps) == 0 and head_dim_v % (16 * column_warps) == 0 and head_dim % (16 * dq_column_warps) == 0
 //$ require (columns_qk + columns_v) / column_warps + 2 * warp_queries <= 200
-//$ note P and dS lie beside the tiles.
+//$ note P and dS need shared memory beside the tiles.
 //$ let one_stage = row_bytes * (block_n + step_m) + 4 * block_n * step_m + 8 * step_m
 //$ let two_stages = one_stage + row_bytes * step_m + 8 * step_m
 //$ default stages = 2 if target_shared_bytes / two_stages >= max(256 / threads, 1) or (target_shared_bytes / one_stage < 2 and target_shared_bytes / two_stages == 1) else 1
@@ -60,10 +60,10 @@
 //$ let step_m = 32 if row_tiles_n == 2 or widest > 128 or (widest > 64 and (score == custom_score or layout != dense)) else 48 if widest > 64 else 64
 //$ let step_n = 32 if (row_tiles_m == 2 and widest > 64) or widest > 128 else 48 if row_tiles_m == 2 else 64
 
-//$ note Shared memory, and registers of a thread.
+//$ note Shared memory, and registers per thread.
 //$ let one_stage = row_bytes * max(block_n + step_m, block_m + step_n) + 2048
 //$ let two_stages = one_stage + row_bytes * max(step_m, step_n)
-//$ note Two blocks on an SM are worth more than a tile that comes in ahead.
+//$ note Two blocks per SM gain more than a tile loaded ahead.
 //$ if target_shared_bytes / two_stages >= 2 or (target_shared_bytes / one_stage < 2 and target_shared_bytes / two_stages == 1)
 //$ default stages = 2
 //$ else

@@ -1,5 +1,5 @@
-// The gradients of attention by tiles: P and dS of a tile are formed again from Q, K, V, dO and LSE, used, and forgotten. Each
-// kernel keeps what it sums, so that nothing is added by two blocks:
+// The gradients of attention, tile by tile: P and dS of a tile are recomputed from Q, K, V, dO and LSE, used, and discarded. Each
+// kernel keeps the gradients that it sums, so no two blocks add to the same element:
 //
 //     attention_dk_dv   a block keeps BLOCK_N keys and walks over the queries of all heads that share them //$ if wants_dk == 1 or wants_dv == 1
 //     attention_dq      a block keeps BLOCK_M queries and walks over the keys                              //$ if wants_dq == 1 or wants_d_params > 0
@@ -9,7 +9,7 @@
 //     P = e^(f(S) - LSE),  dS = P * (dP - D) * f'(S)
 //     dV += P^T dO,  dK += dS^T Q    or    dQ += dS K
 //
-// Threads stand in a grid of THREADS_M x THREADS_N over whatever they multiply; thread (y, x) has elements (y + i THREADS_M, x + j THREADS_N).
+// The threads form a grid of THREADS_M x THREADS_N over each product; thread (y, x) owns elements (y + i THREADS_M, x + j THREADS_N).
 //$ require max(head_dim, head_dim_v) <= 256
 //$ defaults "attention_backward_tiled.yaml"
 //$ tune target in [any, sm_80]
@@ -29,7 +29,7 @@
 //$ require block_m * block_n <= 32 * threads
 //$ let shared_tiles = 4 * (block_m + block_n) * (columns + columns_v + 2)
 //$ let shared_bytes = shared_tiles + 4 * block_m * (block_n + 1) if wants_dq + wants_dk + wants_dv > 0 else shared_tiles
-//$ note Sequences with lengths of their own: a block works on one of them.
+//$ note Per-sequence lengths: a block works on one sequence.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
@@ -46,7 +46,7 @@
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
-// Rows are one float longer than what they hold, so that threads that walk down a column are in different banks.
+// Rows are padded by one float, so that threads that walk down a column are in different banks.
 struct Shared {
     float q[BLOCK_M][COLUMNS + 1], d_o[BLOCK_M][COLUMNS_V + 1];
     float k[BLOCK_N][COLUMNS + 1], v[BLOCK_N][COLUMNS_V + 1];
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Shared &tile = *dynamic_shared<Shared>();
     const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N, group = all.forward.heads / all.forward.kv_heads;
     const int key0 = static_cast<int>(blockIdx.x % tiles) * BLOCK_N;
-    const long long first = blockIdx.x / tiles * group; // batch * heads + first head of those that share the keys
+    const long long first = blockIdx.x / tiles * group; // batch * heads + first head of the group that shares the keys
     const attention_backward_params &params = sequence_of(all, static_cast<int>(first / all.forward.heads));
     const attention_params &p = params.forward;
     if (key0 >= p.len_kv) return; // only longer sequences have these keys //$ if layout != dense
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             const TileOfPairs of = {query0, key0};
             if (!is_needed(p, at, of))
                 continue;
-            __syncthreads(); // all have used the last queries
+            __syncthreads(); // all threads have used the previous queries
             load_rows<HEAD_DIM>(tile.q, head.q, p.q_row_stride, query0, p.len_q);
             load_rows<HEAD_DIM_V>(tile.d_o, d_o, params.d_o_row_stride, query0, p.len_q);
             __syncthreads();
@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             __syncthreads();
             add_rows_of_keys(dv, tile.pairs, tile.d_o, y, x);
             //$ end
-            __syncthreads(); // all have used P //$ if wants_dk == 1 and wants_dv == 1
+            __syncthreads(); // all threads have used P //$ if wants_dk == 1 and wants_dv == 1
             //$ if wants_dk == 1
             share_pairs(tile, pair, &PairGradient::d_s, y, x);
             __syncthreads();
@@ -109,8 +109,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 //$ end
 //$ if wants_dq == 1 or wants_d_params > 0
-// What BLOCK_M queries add to the gradients of what the score reads. //$ if wants_d_params > 0
-// dQ of BLOCK_M queries. //$ if wants_dq == 1
+// Computes what BLOCK_M queries add to the gradients of the parameters that the score reads. //$ if wants_d_params > 0
+// Computes dQ of BLOCK_M queries. //$ if wants_dq == 1
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dq(const __grid_constant__ attention_backward_params all) {
     Shared &tile = *dynamic_shared<Shared>();
@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const TileOfPairs of = {query0, key0};
         if (!is_needed(p, at, of))
             continue;
-        __syncthreads(); // all have used the last keys
+        __syncthreads(); // all threads have used the previous keys
         load_rows<HEAD_DIM>(tile.k, head.k, p.k_row_stride, key0, p.len_kv);
         load_rows<HEAD_DIM_V>(tile.v, head.v, p.v_row_stride, key0, p.len_kv);
         __syncthreads();
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int j = 0; j < PER_N; j++) {
                 const int q = position_of(p, query0 + y + i * THREADS_M), key = key0 + x + j * THREADS_N;
-                if (pair[i][j].d_score == 0) continue; // there may be no such pair
+                if (pair[i][j].d_score == 0) continue; // the pair may not exist
                 add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score, sum); //$ if head_reads > 0
                 add_pair(params, p, at, q, key, pair[i][j].s, pair[i][j].d_score);      //$ else
             }

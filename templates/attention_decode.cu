@@ -1,10 +1,10 @@
-// Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
-// all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
+// Attention of few queries over many keys, as in decoding: K and V must stream in without a pause. The rows of all query heads
+// that share a K/V head form one Q tile, so K and V are read once for the group.
 //
 //     S^T = K Q^T, softmax over the keys, O^T += V^T P^T      keys are the 16 rows of an MMA, rows of Q its 8 columns
 //
-// Each warp copies tiles of keys to stages of its own and multiplies them: warps wait for each other only at the end of a Q
-// tile, when they merge what they have. Blocks take runs of tiles of equal length; a second launch combines the parts of
+// Each warp copies K/V tiles into its own stages and multiplies them. Warps wait for each other only at the end of a Q tile,
+// when they merge their partial results. Blocks take equally long runs of K/V tiles; a second launch combines the parts of
 // those Q tiles that several blocks worked on.
 //$ include "attention_decode.cuh"
 //$ include "params/attention.h"
@@ -12,13 +12,13 @@
 //$ include "target/sm_80.cuh"
 //$ include "target/sm_90.cuh"
 
-//$ note Sequences with lengths of their own: a Q tile is of one of them.
+//$ note Per-sequence lengths: a Q tile belongs to one sequence.
 //$ include "sequence/$layout.cuh"
 
-//$ note What mask and score say.
+//$ note The expressions of mask and score.
 //$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 
-//$ note Whose rows, and the K/V tiles of each block.
+//$ note The rows of a Q tile, and the K/V tiles of each block.
 //$ include "work/row_of_group.cuh"
 //$ include "work/workers_blocks_or_warps.cuh" if apart else "work/workers_blocks.cuh" if batch_invariant == 0 and layout != dense
 //$ include "work/runs_of_chunks.cuh" if batch_invariant == 1 else "work/runs_equal.cuh" if layout == dense else "work/runs_of_lengths.cuh"
@@ -32,7 +32,7 @@ struct Shared {
     Rows16<BLOCK_M, CHUNKS> q; //$ if not q_held
     KeyStage stage[WARPS][STAGES];
     PageNumbers pages[WARPS]; //$ if page_size > 0
-    float o[WARPS][COLUMNS_V][8]; // of one group of rows, scaled to the largest maximum
+    float o[WARPS][COLUMNS_V][8]; // of one group of 8 rows, scaled to the largest maximum
     float max[WARPS][BLOCK_M], sum[WARPS][BLOCK_M];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
@@ -48,7 +48,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "fragment/weights_scaled.cuh" if kv_scale == token else "fragment/weights_of_columns.cuh"
 //$ include "fragment/scale_output.cuh" if kv_scale in [tensor, head]
 
-//$ note New tokens, which go to the cache; O, or parts of it, which a second launch combines.
+//$ note The output: new tokens for the cache; O, or partial results that a second launch combines.
 //$ include "store/new_tokens.cuh" if append == 1
 //$ include "store/columns.cuh"
 //$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_workers.cuh" if apart else "store/parts_of_runs.cuh"
@@ -59,7 +59,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
-    grid_dependency_wait(), launch_dependents(); // lengths are in memory //$ if dependent_launches == 1 and layout != dense
+    grid_dependency_wait(), launch_dependents(); // the plan reads lengths from memory //$ if dependent_launches == 1 and layout != dense
     const Plan plan = plan_of(all, gridDim.x);
     grid_dependency_wait(), launch_dependents(); //$ if dependent_launches == 1 and layout == dense
     const int place = place_of_warp(), worker = plan.warps == 1 ? place : blockIdx.x; //$ if apart
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     Tile tile = start.tile;
     const attention_params &p = all;                   //$ if layout == dense
     attention_params p = sequence_of(all, tile.batch); //$ else
-    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take //$ if q_ahead
+    QueriesAhead ahead = load_queries(p, tile); // before K and V: issued after them, Q would wait until they arrive //$ if q_ahead
     KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]); //$ if page_size > 0
     KeyCopies copies(all, run, tile, shared.stage[warp_index()]);                             //$ else
     bool appended = false; //$ if append == 1
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
         if (begins) {
             //$ if append == 1
             if (!appended)
-                append_tokens(all); // while K and V are under way
+                append_tokens(all); // while K and V are in flight
             appended = true;
             //$ end
             columns.begin();
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
             //$ end
             walk = walk_of_warp(p, run, tile);
             q.begin(ahead);                                                    //$ if q_ahead
-            q.begin(load_queries(p, tile)); // K and V are under way meanwhile //$ else
+            q.begin(load_queries(p, tile)); // K and V are in flight meanwhile //$ else
             values.begin(); //$ if kv_scale == token
             //$ if q_ahead
             if (!is_last(run, tile)) {

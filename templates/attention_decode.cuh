@@ -1,7 +1,7 @@
 //$ needs dtype head_dim head_dim_v dropout batch_invariant layout page_size shared_kv dtype_kv kv_scale append rope rope_dim block_m
 //$ needs block_n threads stages target target_shared_bytes quantised
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require dropout == 0
 //$ require target != any
 //$ require dtype != fp32
@@ -13,9 +13,9 @@
 //$ let half = 0 if rope == none else rope_dim / 2 if rope_dim > 0 else head_dim / 2
 //$ let columns_v = (head_dim_v + 15) / 16 * 16
 
-//$ note Its schedules: defaults, values worth trying, what is possible.
+//$ note Its schedules: defaults, values worth trying, limits.
 //$ default block_m = 8
-//$ note Each warp has its own stages: 64 KiB and more of an SM under way keep the memory busy.
+//$ note Each warp has its own stages: 64 KiB or more in flight per SM keep the memory busy.
 //$ default stages = 1 if max(head_dim, head_dim_v) > 256 and (shared_kv == 0 or target_shared_bytes < 131072) else 2
 //$ default block_n = 32 if max(head_dim, head_dim_v) <= 64 or quantised == 1 else 16
 //$ if max(head_dim, head_dim_v) > 128 and target_shared_bytes < 131072 or max(head_dim, head_dim_v) > 256 and target_shared_bytes < 200000
@@ -56,15 +56,15 @@
 //$ let chunks_v = 2 * o_steps
 //$ end
 
-//$ note Shared memory, and what a block does with it.
+//$ note Shared memory and its use by a block.
 //$ let scale_bytes = 8 * block_n if kv_scale == token else 0
 //$ let q_bytes = 0 if q_held else 16 * block_m * chunks
-//$ note Q of the next Q tile waits in registers, unless it takes too many: then each Q tile begins with a load.
+//$ note Q of the next Q tile is held in registers, unless it takes too many: then each Q tile begins with a load.
 //$ let q_ahead = q_held or block_m * chunks <= 5 * threads
-//$ note Two K/V tiles of each warp: a change of the Q tile waits for memory about as long.
+//$ note Two K/V tiles of each warp: a change of the Q tile waits about that long for memory.
 //$ let q_tile_cost = 2 * warps
 //$ let split_cost = 0
-//$ note Warps with runs of their own do not share Q in shared memory.
+//$ note Warps that each have their own run do not share Q in shared memory.
 //$ let apart = layout != dense and batch_invariant == 0 and q_held
 //$ require row_groups * o_steps <= 32
 //$ require block_m == 8 or head_dim_v <= 192

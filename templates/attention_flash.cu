@@ -20,13 +20,13 @@
 //$ include "fragment/dropout.cuh" if dropout == 1
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params all) {
-    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(all.batch) * all.heads * all.len_q)
         return;
     const long long index = row / all.len_q; // batch * heads + head
     const int query = static_cast<int>(row % all.len_q);
     const attention_params &p = sequence_of(all, static_cast<int>(index / all.heads));
-    if (query >= p.len_q) return; // only longer sequences have it //$ if layout == ragged
+    if (query >= p.len_q) return; // this sequence has fewer queries //$ if layout == ragged
     const Head head = head_at(p, index);
     const Where at = where_is(p, index);        //$ if expressions
     const int position = position_of(p, query); //$ if expressions
@@ -52,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __gr
 
         // l = l keep + weight,  o = o keep + weight v
         state = {max, state.sum * keep + weight};
-        weight *= value_scale(p, head, key);                               //$ if kv_scale != none
-        weight = keeps_pair(dropout, query, key) ? weight : 0; // not of l //$ if dropout == 1
+        weight *= value_scale(p, head, key);                                        //$ if kv_scale != none
+        weight = keeps_pair(dropout, query, key) ? weight : 0; // l stays unchanged //$ if dropout == 1
         slice_add(o, keep, weight, slice_load<HEAD_DIM_V>(value_row(p, head, key)));
     }
 

@@ -15,7 +15,7 @@
 //$ include "target/sm_90.cuh"
 //$ include "pipeline/ring.cuh"
 
-//$ note Sequences with lengths of their own: a block works on one of them.
+//$ note Per-sequence lengths: a block works on one sequence.
 //$ include "sequence/$layout.cuh"
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
@@ -57,7 +57,7 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// Hand a Q tile to the other roles, through shared memory.
+// Hands a Q tile to the other roles through shared memory.
 __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile, const SequenceNumbers &sequence) { //$ if changes_sequence
 __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {                           //$ else
     shared.tile[ring.stage()] = tile;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile
     barrier_arrive(&shared.tile_full[ring.stage()]);
 }
 
-// The next Q tile that was handed out.
+// Waits for the next Q tile that is handed out, and returns it.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the tables of a mask, which tell its tiles, come from the launch before
+    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     write_nothing(p.attention);
     if (first.query < 0)
         return;
-    attention_params own = p.attention; // of the sequence of a consumer's Q tile, once it has one
+    attention_params own = p.attention; // parameters of the sequence of the consumer's Q tile, once it has one
     //$ elif layout != dense
     const attention_params own = sequence_of(p.attention, first.batch);
     if (!has_work(own, first))

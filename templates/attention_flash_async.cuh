@@ -1,7 +1,7 @@
 //$ needs dtype dtype_out head_dim head_dim_v mask score sinks dropout layout page_size block_m block_n stages overlap
 //$ needs scheduler store cluster pack_gqa mask_tiles p_in q_in target target_shared_bytes split_keys score_form score_bias
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require max(head_dim, head_dim_v) <= 256
 //$ require target == sm_90a
 //$ require dtype != fp32
@@ -13,13 +13,13 @@
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
 
-//$ note Its schedules: defaults, values worth trying, what is possible.
+//$ note Its schedules: defaults, values worth trying, limits.
 //$ defaults "attention_flash_async.yaml"
 //$ default overlap = both if block_m == 128 and head_dim <= 128 and head_dim_v <= 128 and mask != custom_mask else intra_warpgroup
 //$ default rescale = from_sum
 //$ default q_in = q_shared
 //$ default tile_order = sections
-//$ note A map of tiles, and parts of tiles, are in the workspace where the counter of items would be.
+//$ note A tile map and partial results occupy the place in the workspace where the item counter would be.
 //$ default scheduler = persistent if layout == dense or (mask_tiles != bitmap and split_keys == 0 and cluster == 1) else per_tile
 //$ default store = direct if dtype_out == fp32 or layout != dense else tma
 //$ tune target in [sm_90a]
@@ -43,7 +43,7 @@
 //$ require block_m < 256 or cluster == 1 or pack_gqa == 0
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
 
-//$ note Its warpgroups, and what of the next K/V tile and of the next Q tile they compute ahead.
+//$ note Its warpgroups, and how much of the next K/V tile and of the next Q tile they compute ahead.
 //$ let consumers = block_m / 64
 //$ let output_registers = output_columns / 2
 //$ let p_steps = block_n / 16
@@ -51,7 +51,7 @@
 //$ let pingpong_schedule = overlap == pingpong or overlap == both
 //$ require not pingpong_schedule or consumers == 2
 
-//$ note Shared memory. What is left of it becomes a second buffer of Q, then one more stage of K.
+//$ note Shared memory. The rest becomes a second buffer for Q, then one more stage of K.
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ let k_bytes = panels * block_n * 128
@@ -78,23 +78,23 @@
 //$ let block_threads = 128 * (consumers + 1)
 //$ let tile_rows = cluster * block_m
 //$ let units = tile_rows / 64
-//$ note A box of K or V is within a page, and within a tile.
+//$ note A TMA box of K or V lies within a page and within a tile.
 //$ let share = block_n / cluster if page_size == 0 else min(page_size, 64) if block_n % 64 == 0 else min(page_size, 32) if block_n % 32 == 0 else 16
 //$ let skip_per_warpgroup = not pingpong_schedule
 //$ let in_pairs = scheduler == persistent and mask == causal and layout == dense
 
-//$ note Readers of a stage, and whether NaN of keys that a row does not see may have reached it.
+//$ note Readers of a stage, and whether a NaN of a key that a row does not see may have reached the row.
 //$ let kv_readers = consumers * cluster
 //$ let strange_values = mask != none or layout != dense
 //$ let q_readers = 128 if store == tma else 4 if q_in == q_registers else 1
 
-//$ note Registers of a thread.
+//$ note Registers per thread.
 //$ let producer_registers = 56 if consumers == 1 else 40 if consumers == 2 else 32
 //$ let consumer_registers = 256 if consumers == 1 else 232 if consumers == 2 else 160 if consumers == 3 else 112
 //$ let p_registers_held = block_n / 4 if p_in == p_registers else 0
 //$ let q_registers_held = (head_dim + 15) / 16 * 4 if q_in == q_registers else 0
 //$ require block_n / 2 + p_registers_held + q_registers_held + head_dim_v / 2 + 32 <= consumer_registers
-//$ note The part of a tile stands beside O: these spill.
+//$ note The partial results need registers beside O: these tiles spill.
 //$ require split_keys == 0 or consumers < 4 or (head_dim_v <= 64 and mask == none)
 //$ require split_keys == 0 or consumers < 3 or mask == none or (head_dim_v <= 64 and block_n <= 96)
 //$ let blocks_at_once = 1 if split_keys > 0

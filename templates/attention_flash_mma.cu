@@ -1,29 +1,29 @@
-// Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
+// Tiled attention on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
 //
-//     Q of BLOCK_M queries to shared memory, and from there, if wanted, to registers
-//     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
+//     Q of BLOCK_M queries       to shared memory, and from there optionally to registers
+//     for each K/V tile          S = Q K^T, softmax, O += P V, while copies of the next tiles are in flight
 //
-// A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
+// A warp holds 16 rows of one unit of 64 queries, or 16 rows of each of two units: then its loads of K and V serve 32 rows.
 //$ include "attention_flash_mma.cuh"
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 //$ include "target/sm_80.cuh"
 //$ include "target/sm_90.cuh"
 
-//$ note Sequences with lengths of their own: a block works on one of them.
+//$ note Per-sequence lengths: a block works on one sequence.
 //$ include "sequence/$layout.cuh" if layout != dense
 
-//$ note What mask and score say.
+//$ note The expressions of mask and score.
 //$ include "expression/formula.cuh" if mask == custom_mask or score == custom_score or sinks > 0
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "expression/split_key.cuh" if mask_lookup == by_pair or score_form == general
 
-//$ note Tiles of queries: whose rows, in which order.
+//$ note Q tiles: their rows and their order.
 //$ include "work/heads_packed.cuh" if pack_gqa == 1 else "work/heads_apart.cuh"
 //$ include "work/order_$tile_order.cuh"
 
-//$ note Tiles of keys that they go over.
+//$ note The K/V tiles of a Q tile.
 //$ include "walk/$mask_tiles.cuh"
 //$ include "work/part_of_block.cuh" if split_keys > 0 else "work/tile_of_block.cuh"
 //$ include "load/queries_by_threads.cuh"
@@ -48,7 +48,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "fragment/query_rows.cuh"
 //$ include "fragment/warp_products_tf32.cuh" if dtype == fp32 else "fragment/warp_products.cuh"
 
-using Consumer = UnitRows; // what has O at the end
+using Consumer = UnitRows; // holds O at the end
 //$ include "store/lse.cuh"
 //$ include "store/parts.cuh" if split_keys > 0
 //$ include "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
@@ -64,7 +64,7 @@ using Consumer = UnitRows; // what has O at the end
 //$ include "store/nothing.cuh" if layout == dense else "store/nothing_of_tile.cuh"
 //$ include "store/combine.cuh" if split_keys > 0
 
-// The tile of queries that a unit is of.
+// Sets the Q tile that the unit belongs to, and starts its walk, its rows and its O.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
     rows.unit.where = {tile.batch, tile.head, tile.kv_head}; //$ if mask == custom_mask or score == custom_score

@@ -1,7 +1,7 @@
 //$ needs dtype dtype_out precision head_dim head_dim_v mask score sinks dropout layout block_m block_n threads stages
 //$ needs overlap rescale store pack_gqa q_in target target_shared_bytes split_keys score_form score_bias
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require max(head_dim, head_dim_v) <= 256
 //$ require target != any
 //$ require dtype != fp32 or precision != fp32
@@ -12,14 +12,14 @@
 //$ let folded = score_form in [linear, tanh]
 //$ let strange_values = mask != none
 
-//$ note Its schedules: defaults, values worth trying, what is possible.
+//$ note Its schedules: defaults, values worth trying, limits.
 //$ defaults "attention_flash_mma.yaml"
 //$ let widest = max(head_dim, head_dim_v)
 //$ let usual_problem = (score_form in [plain_score, linear] and sinks == 0 and layout == dense or score_bias == bias_rows) and dropout == 0 and dtype != fp32
 //$ let q_beside_halves = widest <= 64 and rescale == from_sum and stages > 1 and block_n <= 96
 //$ let q_beside_o = plain_scores and widest > 128 and widest <= 192 and block_m == 64 and block_n <= 64 and target_shared_bytes >= 131072
 //$ default q_in = q_registers if usual_problem and (q_beside_halves or q_beside_o) else q_shared
-//$ note Halves read Q twice, which takes time where it is in shared memory.
+//$ note halves reads Q twice, which takes time if Q is in shared memory.
 //$ let halves_win = q_in == q_registers or (widest > 96 and widest <= 128)
 //$ default overlap = off if rescale != from_sum or block_n < 32 else halves if halves_win else output
 //$ default tile_order = sections
@@ -46,7 +46,7 @@
 //$ require overlap == off or (rescale == from_sum and block_n >= 32)
 //$ require store == direct
 //$ require pack_gqa == 0 or (plain_scores and sinks == 0 and dropout == 0)
-//$ note The part of a tile stands beside O: 128 x 128 spills.
+//$ note The partial results need registers beside O: 128 x 128 spills.
 //$ require split_keys == 0 or block_n <= 64 or (block_n <= 96 and head_dim_v % 8 == 0)
 
 //$ note Warps and tiles.
@@ -68,7 +68,7 @@
 //$ end
 //$ let chunks = 2 * q_steps
 
-//$ note Shared memory, and registers of a thread.
+//$ note Shared memory, and registers per thread.
 //$ let bias_bytes = 2 * bias_stages * block_m * block_n + 8 * block_m if score_bias == bias_rows else 0
 //$ let shared_bytes = 16 * (block_m * chunks + stages * block_n * (chunks + chunks_v)) + bias_bytes
 //$ let q_registers_held = 4 * q_steps if q_in == q_registers else 0

@@ -1,6 +1,6 @@
-// Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
+// Tiled attention with Q on chip: a block keeps BLOCK_M queries and iterates over the keys, BLOCK_N at a time.
 //
-//     for each K/V tile      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
+//     for each K/V tile          S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
 //                                m' = max(m, row maxima of S)
 //                                P = e^(S - m')                       (BLOCK_M, BLOCK_N)
 //                                l = e^(m - m') l + row sums of P
@@ -8,7 +8,7 @@
 //$ if dropout == 1
 //     O = O / (l (1 - dropout_p)),  LSE = m + ln l
 //
-// Dropout sets some of P to 0, behind the row sums.
+// Dropout sets some elements of P to 0, after the row sums.
 //$ else
 //     O = O / l,  LSE = m + ln l
 //$ end
@@ -36,9 +36,9 @@
 //$ let shared_bytes = 16 * (block_m * (pitch + p_pitch) + block_n * kv_pitch)
 //$ let accumulators = thread_m * (thread_n + 4 * thread_v)
 //$ require accumulators <= 192
-// A thread with up to 64 accumulators needs no more than 128 registers; others may use all there are.
+// A thread with up to 64 accumulators needs at most 128 registers; others may use all available registers.
 //$ let blocks_at_once = 512 / threads if accumulators <= 64 and threads <= 512 else 256 / threads if threads <= 256 else 1
-// Two steps of multiply_scores() at once hide more latency, where there are registers for it.
+// Two steps of multiply_scores() at once hide more latency, if there are registers for them.
 //$ let unroll = 1 if thread_m * thread_n >= 64 or (thread_m * thread_n >= 32 and accumulators <= 64) else 2
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 
@@ -80,7 +80,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 //$ include "store/simt.cuh"
 //$ include "load/tiles_of_head.cuh"
 
-// What a block works on: a Q tile and the keys that it sees.
+// The work of a block: a Q tile and the keys that it sees.
 struct Work {
     const QTile &q_tile;
     const KeyRange &keys;
@@ -88,7 +88,7 @@ struct Work {
     const Dropout &dropout; //$ if dropout == 1
 };
 
-// S of a K/V tile, and P in its place.
+// Computes S of a K/V tile and replaces it by P.
 __device__ __forceinline__ void weigh_keys(const attention_params &p, const Work &work, const Shared &tile, int key0, Place at,
                                            float (&s)[THREAD_M][THREAD_N], Seen &seen, Rows &rows) {
     multiply_scores(tile, at, s);

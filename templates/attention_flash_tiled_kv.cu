@@ -38,12 +38,12 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// What a block works on: one head.
+// The work of a block: one head.
 struct Work {
     Head head;
     Where where; //$ if mask == custom_mask or score == custom_score or sinks > 0
     SoftmaxState *states; // (len_q), in the workspace
-    float *outputs;       // (len_q, head_dim_v), in the workspace behind the states of all heads; not divided by l yet
+    float *outputs;       // (len_q, head_dim_v), in the workspace after the states of all heads; not yet divided by l
 };
 
 __device__ __forceinline__ Work work_of_block(const attention_params &p) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void begin_rows(const attention_params &p, const Work
 
 //$ include "walk/q_tiles_custom.cuh" if mask == custom_mask else "walk/q_tiles_builtin.cuh"
 
-// K and V of a tile, as fp32.
+// Loads K and V of a tile, as fp32.
 __device__ __forceinline__ void load_keys(const attention_params &p, const Head &head, int key0, Shared &tile) {
     for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
         if (key0 + i / HEAD_DIM < p.len_kv)
@@ -84,7 +84,7 @@ __device__ __forceinline__ void load_keys(const attention_params &p, const Head 
                 to_float(head.v[(key0 + i / HEAD_DIM_V) * p.v_row_stride + i % HEAD_DIM_V]);
 }
 
-// s = scale q.k for keys lane, lane + LANES, ... of the tile; -INFINITY for keys that the query does not see. Returns the largest.
+// s = scale q.k for keys lane, lane + LANES, ... of the tile; -INFINITY for unseen keys. Returns the maximum of s.
 __device__ __forceinline__ float multiply_scores(const attention_params &p, const Work &work, const Shared &tile, int query,
                                                  int key0, int keys, float (&s)[BLOCK_N / LANES]) {
     const int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
@@ -104,7 +104,7 @@ __device__ __forceinline__ float multiply_scores(const attention_params &p, cons
     return max;
 }
 
-// Weights exp(s - max) of the lane's keys -> shared memory. Returns their sum.
+// Stores the weights exp(s - max) of the lane's keys in shared memory. Returns their sum.
 __device__ __forceinline__ float store_weights(float (&weight)[BLOCK_N + 1], const float (&s)[BLOCK_N / LANES], float max) {
     const int lane = threadIdx.x % LANES;
     float sum = 0;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void add_output(const attention_params &p, const Work
     const Slice<HEAD_DIM_V> o = slice_load_float<HEAD_DIM_V>(output);
     Slice<HEAD_DIM_V> sum = slice_zero<HEAD_DIM_V>();
     for (int key = 0; key < keys; key++) {
-        if (!sees_key(p, work, query, key0 + key)) continue; // a weight of 0 would not do: 0 times NaN is NaN //$ if mask == custom_mask
+        if (!sees_key(p, work, query, key0 + key)) continue; // a weight of 0 is not enough: 0 times NaN is NaN //$ if mask == custom_mask
         slice_add(sum, 1, tile.weight[row][key], slice_load_float<HEAD_DIM_V>(tile.v[key]));
     }
     slice_add(sum, 1, keep, o);
@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
         if (!some_sees_tile(p, work, key0)) continue; //$ if mask == custom_mask
-        __syncthreads(); // all threads are done with the last K/V tile and with all states
+        __syncthreads(); // all threads have finished with the previous K/V tile and with all states
         load_keys(p, work.head, key0, tile);
         __syncthreads();
 

@@ -1,7 +1,7 @@
 // Attention by the definition, in three launches that pass a len_q x len_kv matrix through global memory:
 // S = scale Q K^T, then P = softmax of each row of S (in place), then O = P V. The two products are computed in
-// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. Whatever the speed of the
-// products, the matrix is written twice and read three times.
+// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. However fast the products
+// are, the matrix is written twice and read three times.
 //$ require layout == dense
 //$ default block_m = 64
 //$ default block_n = 64
@@ -42,7 +42,7 @@ static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 // The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
 constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
-// Of a thread in that grid.
+// Position of a thread in that grid.
 struct Place {
     int y, x;
 };
@@ -54,7 +54,7 @@ struct Tile {
     Where where; //$ if mask == custom_mask or score == custom_score
 };
 
-// One block a tile.
+// Returns the tile of this block; one block per tile.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p, int columns) {
     const int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (columns + BLOCK_N - 1) / BLOCK_N;
     Tile tile;
@@ -71,7 +71,7 @@ __device__ __forceinline__ float *head_matrix(const attention_params &p, long lo
     return static_cast<float *>(p.workspace) + head * p.len_q * p.len_kv;
 }
 
-// DEPTH columns from d0 on of rows `first` on of Q or K, which have HEAD_DIM columns; 0 outside.
+// Loads ROWS rows of Q or K from row `first` on, DEPTH columns from d0 on. Elements beyond `rows` or HEAD_DIM are 0.
 template <int ROWS, typename Element>
 __device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const Element *tensor, long long row_stride, int first,
                                           int rows, int d0) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const 
     }
 }
 
-// C += a b of these operands, for the elements of a thread.
+// C += a b^T for the elements of this thread.
 __device__ __forceinline__ void multiply(const Operands &operands, const Place &at, float (&sum)[PER_M][PER_N]) {
     for (int step = 0; step < DEPTH; step++)
 #pragma unroll
@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply(const Operands &operands, const Place &
                 sum[i][j] = fmaf(operands.a[at.y + i * THREADS_M][step], operands.b[at.x + j * THREADS_N][step], sum[i][j]);
 }
 
-// Products -> scores, in the matrix of the head.
+// Turns products into scores and stores them in the matrix of the head.
 __device__ __forceinline__ void store_scores(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
                                              const float (&sum)[PER_M][PER_N]) {
     float *scores = head_matrix(p, tile.index);
@@ -115,12 +115,12 @@ __device__ __forceinline__ void store_scores(const attention_params &p, const He
     }
 }
 
-// S = scale Q K^T; one block a tile.
+// S = scale Q K^T; one block per tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
     Operands &operands = *dynamic_shared<Operands>();
     const Tile tile = tile_of_block(p, p.len_kv);
     const Head head = head_at(p, tile.index);
-    if (!sees_some_key(p, tile, tile.column0, BLOCK_N)) return; // of such tiles no score is read //$ if mask != none
+    if (!sees_some_key(p, tile, tile.column0, BLOCK_N)) return; // no score of such a tile is read //$ if mask != none
     const int thread = threadIdx.x;
     const Place at = {thread / THREADS_N, thread % THREADS_N};
     float sum[PER_M][PER_N] = {};
@@ -134,9 +134,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     store_scores(p, head, tile, at, sum);
 }
 
-// P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
+// P = softmax of each row of S, in place; one warp per row. For unseen keys no weight is written, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     const long long index = row / p.len_q; // batch * heads + head
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         head.lse[query] = softmax_lse(state);
 }
 
-// b = V[key0 ..][column0 ..] transposed, 0 outside.
+// Loads b = V[key0 ..][column0 ..] transposed, 0 outside.
 __device__ __forceinline__ void load_values(const attention_params &p, const Head &head, const Tile &tile, int key0, int key_end,
                                             Operands &operands) {
     for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void load_values(const attention_params &p, const Hea
     }
 }
 
-// Sums -> O.
+// Stores the sums as O.
 __device__ __forceinline__ void store_output(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
                                              float (&sum)[PER_M][PER_N]) {
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ __forceinline__ void store_output(const attention_params &p, const He
     }
 }
 
-// The same for keys that a query sees. A weight of 0 would not do: 0 times NaN is NaN.
+// C += a b^T only for keys that a query sees. A weight of 0 is not enough: 0 times NaN is NaN.
 __device__ __forceinline__ void multiply_seen(const attention_params &p, const Tile &tile, const Operands &operands,
                                               const Place &at, int key0, float (&sum)[PER_M][PER_N]) {
     for (int step = 0; step < DEPTH; step++)
@@ -207,8 +207,8 @@ __device__ __forceinline__ void multiply_seen(const attention_params &p, const T
         }
 }
 
-// O = P V; one block a tile.
-// Dropout sets some of P to 0 and divides the others by 1 - dropout_p. //$ if dropout == 1
+// O = P V; one block per tile.
+// Dropout sets some weights to 0 and divides the others by 1 - dropout_p. //$ if dropout == 1
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
     Operands &operands = *dynamic_shared<Operands>();
     const Tile tile = tile_of_block(p, HEAD_DIM_V);

@@ -1,12 +1,12 @@
 // Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
-// All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
+// All query heads share one K/V head whose rows are wide, so the tensor cores are as busy as the memory.
 //
-//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has a barrier
-//                              of its own, so S begins with the first one; each half of V is loaded anew when its warpgroup
-//                              has read it
-//     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup has half of the columns of O, for the registers of one
-//                              do not hold them all, and computes S and P of every other tile. P goes to the other warpgroup
-//                              through the last columns of the K/V tile in shared memory, which only S needs.
+//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has its own
+//                              barrier, so S begins when the first panel arrives; each half of V is reloaded as soon as its
+//                              warpgroup has read it
+//     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup holds half of the columns of O, because the registers
+//                              of one cannot hold them all, and computes S and P of every other tile. It passes P to the other
+//                              warpgroup through the last columns of the K/V tile in shared memory, which only S needs.
 //
 //     warpgroup 0    S of a   softmax              O += P V of a        O += P V of b   S of the next a
 //     warpgroup 1    S of b                        O += P V of a, softmax beside it     O += P V of b   S of the next b
@@ -14,7 +14,7 @@
 //     m' = max(m, row maxima of S)    P = e^(S - m')      (64, 64)
 //     l = e^(m - m') l + row sums     O = e^(m - m') O + P V  (64, HEAD_DIM_V), tile after tile in both warpgroups
 //
-// Blocks take runs of K/V tiles of equal length; a second launch combines the parts of those Q tiles that several worked on.
+// Blocks take equally long runs of K/V tiles; a second launch combines the parts of those Q tiles that several blocks worked on.
 //$ include "attention_mla.cuh"
 //$ include "params/attention_tma.h"
 //$ include "sequence/element.cuh"
@@ -26,10 +26,10 @@
 //$ include "pipeline/ring.cuh"
 //$ include "pipeline/release.cuh"
 
-//$ note Sequences with lengths of their own: a Q tile is of one of them.
+//$ note Per-sequence lengths: a Q tile belongs to one sequence.
 //$ include "sequence/$layout.cuh"
 
-//$ note Whose rows, and the K/V tiles of each block.
+//$ note The rows of a Q tile, and the K/V tiles of each block.
 //$ include "work/row_of_query.cuh"
 //$ if batch_invariant == 1
 //$ include "work/runs_of_chunks.cuh"
@@ -50,10 +50,10 @@
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
-    Panels<PANELS, BLOCK_M> q;                      // at the end, O on its way out
+    Panels<PANELS, BLOCK_M> q;                      // at the end, O before it is stored
     Panels<PANELS, BLOCK_N> k[STAGES];              // V is the first panels; the last one becomes P
     float max[2][BLOCK_M], sum[2][BLOCK_M];         // of each warpgroup: m after its last tile, its share of l
-    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup needs the tile no more
+    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup no longer needs the tile
 };
 static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
 
@@ -61,7 +61,7 @@ static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the 
 //$ include "load/queries_in_panels.cuh"
 //$ include "fragment/weight_of_score.cuh"
 
-//$ note O, or parts of it, which a second launch combines.
+//$ note The output: O, or partial results that a second launch combines.
 //$ include "store/columns.cuh"
 //$ include "store/parts_of_chunks.cuh" if batch_invariant == 1 else "store/parts_of_runs.cuh"
 //$ include "pipeline/half_of_columns.cuh"
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(con
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
     //$ if layout != dense
-    grid_dependency_wait(); // lengths are in memory
+    grid_dependency_wait(); // the plan reads lengths from memory
     launch_dependents();
     //$ end
     const Plan plan = plan_of(all, gridDim.x);

@@ -1,6 +1,6 @@
 //$ needs dtype head_dim head_dim_v mask score sinks dropout page_size shared_kv block_m block_n stages q_in target
 
-//$ note What it computes.
+//$ note The problems it computes.
 //$ require target == sm_90a
 //$ require dtype != fp32
 //$ require shared_kv == 1
@@ -10,11 +10,11 @@
 //$ require dropout == 0
 //$ require head_dim % 64 == 0
 //$ require head_dim_v % 128 == 0
-//$ note P of a tile takes the columns of one panel that are not V.
+//$ note P of a tile takes the place of the panel of K that is not V.
 //$ require head_dim >= head_dim_v + 64
 //$ require page_size == 0 or page_size >= 16
 
-//$ note Its one schedule.
+//$ note Its only schedule.
 //$ default block_m = 64
 //$ default block_n = 64
 //$ default stages = 2
@@ -40,7 +40,7 @@
 //$ let k_bytes = panels * block_n * 128
 //$ let least_run = 2
 //$ let q_tile_cost = 0
-//$ note What a Q tile in parts costs a block, in K/V tiles.
+//$ note The cost of a split Q tile for a block, in K/V tiles.
 //$ let split_cost = 8
 //$ let apart = false
 //$ let share = min(page_size, 64) if page_size > 0 else 64

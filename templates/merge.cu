@@ -13,7 +13,7 @@
 //$ include "fragment/softmax.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) merge(const __grid_constant__ merge_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     long long query = row % p.len_q, head = row / p.len_q % p.heads, batch = row / p.len_q / p.heads;
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) merge(const __grid_constan
     for (int part = 0; part < p.parts; part++)
         state = softmax_join(state, softmax_of(lse_part[part * p.lse_parts_part_stride]));
 
-    // o = sum of exp(lse_i - m) / l o_i. A part without weight adds nothing, whatever its output holds.
+    // o = sum of exp(lse_i - m) / l o_i. A part without weight adds nothing, even if its output is NaN or infinite.
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
     for (int part = 0; part < p.parts; part++) {
         float score = lse_part[part * p.lse_parts_part_stride];

@@ -1,6 +1,6 @@
-// Softmax of each row, in two passes. One pass finds the maximum and the denominator: at a larger score
+// Softmax of each row, in two passes. Pass 1 finds the maximum and the denominator: when a larger score appears,
 // the sum so far is multiplied by exp(old max - new max), as if the new maximum had been known from the start.
-// One block a row. Moves 3 elements for each element: two reads, one write.
+// One block per row. Moves 3 elements per element: two reads, one write.
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0

@@ -1,6 +1,6 @@
 // Softmax of each row, in three passes: y = exp(x - m) / l with m = max x and l = sum exp(x - m).
 // Subtracting the maximum makes it safe: every exponent is at most 0, so nothing overflows, and at least one term is 1,
-// so the sum does not underflow. One block a row. Moves 4 elements for each element: three reads, one write.
+// so the sum does not underflow. One block per row. Moves 4 elements per element: three reads, one write.
 //$ default threads = 128
 //$ tune threads in [32, 64, 128, 256, 512, 1024]
 //$ require threads % 32 == 0

@@ -6,9 +6,9 @@
 /* --- spelling ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *name, *type, *load; /* C++ type of an element; what turns one, written %s, into a value */
-    const char *bounds;             /* type of a bound */
-    const char *least, *most;       /* of any value */
+    const char *name, *type, *load; /* C++ type of an element; the expression that turns an element, %s, into a value */
+    const char *bounds;             /* C++ type of a bound */
+    const char *least, *most;       /* bounds of all values */
 } storages[] = {
     [FORMULA_STORE_BOOL] = {"bool", "unsigned char", "%s != 0", "int", "0", "1"},
     [FORMULA_STORE_INT] = {"int", "int", "%s", "int", "-2147483647 - 1", "2147483647"},
@@ -32,7 +32,7 @@ static void print_return(const struct formula_set *set, const struct formula *fo
 
 /* --- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* 32 bits are enough: att_launch refuses an index that could leave its tensor, and sizes beyond INT_MAX. */
+/* 32 bits are enough: att_launch refuses indices that could leave their tensor, and sizes beyond INT_MAX. */
 static void print_index_names(int dims, struct text *text) {
     for (int i = 0; i < dims; i++)
         text_print(text, ", int i%d", i);
@@ -53,14 +53,14 @@ static void print_element(const struct formula_param *param, int number, struct 
     text_free(&element);
 }
 
-/* Is the box one element, in every dimension or in all but the last? As a C++ condition. */
+/* Prints the C++ condition that the box is one element wide in the first `dims` dimensions. */
 static void print_is_narrow(int dims, struct text *text) {
     for (int d = 0; d < dims; d++)
         text_print(text, d ? " && f%d == l%d" : "f%d == l%d", d, d);
 }
 
-/* Bounds over a box of indices f0 .. l0, f1 .. l1, ...: a few elements are looked at, many by the table of the tensor, and
-   about others nothing is known. */
+/* Prints the function that bounds a tensor over a box of indices f0 .. l0, f1 .. l1, ...: it reads a few elements
+   directly and many through the tensor's table; about other boxes nothing is known. */
 static void print_bounds(const struct formula_param *param, int number, bool tabled, struct text *text) {
     const char *value = storages[param->storage].bounds;
     int dims = param->dims;
@@ -159,7 +159,7 @@ static void print_all_bounds(const struct formula_set *set, struct text *text) {
         const struct formula_param *param = &set->scope.param[i];
         if (param->dims == 0 || !(bounded >> i & 1))
             continue;
-        text_print(text, "\n// Over a box of indices.\n");
+        text_print(text, "\n// Bounds over a box of indices.\n");
         print_bounds(param, i, tabled >> i & 1, text);
         print_bound(param, FORMULA_LEAST, text);
         print_bound(param, FORMULA_MOST, text);
@@ -175,7 +175,7 @@ static void print_keys(const struct formula_set *set, struct text *text) {
     const struct formula *const bounds[] = {keys.first, keys.end, keys.full_first, keys.full_end};
     text_print(text, "    return {");
     for (int i = 0; good && i < 4; i++) {
-        bool wide = formula_is_wide(bounds[i]); /* its value is an int all the same */
+        bool wide = formula_is_wide(bounds[i]); /* its value fits an int nevertheless */
         text_print(text, "%s%s", i ? ",\n            " : "", wide ? "static_cast<int>(" : "");
         formula_print_cuda(bounds[i], &spelling, text);
         text_print(text, wide ? ")" : "");
@@ -193,7 +193,7 @@ static void print_exact(const struct formula_set *set, struct text *text) {
     formula_keys_free(&keys);
 }
 
-/* Everything that is printed of the set, for its helpers. */
+/* All formulas that are printed for the set, to find their helpers. */
 struct made {
     struct formula *some, *all;
     struct formula_keys keys;
@@ -234,8 +234,8 @@ static void print_tile(const struct formula_set *set, bool some, struct text *te
     formula_free(tile[1]);
 }
 
-/* Are tensors looked up by sums with k, or those turned into floats? A SplitKey makes that cheap. But the templates among the
-   helpers would not know what to make of one. */
+/* True if sums with k index tensors, or if `floats` and such sums become floats: a SplitKey makes both cheap. Not if
+   they are operands of a helper that is a template, which cannot take a SplitKey. */
 static bool wants_split_key(const struct formula *formula, bool floats) {
     bool wants = false;
     for (int i = 0; formula && i < formula->count; i++) {
@@ -253,7 +253,7 @@ static bool wants_split_key(const struct formula *formula, bool floats) {
 }
 bool formula_splits_mask(const struct formula_set *set) { return wants_split_key(set->mask, false); }
 
-/* A score that is folded is asked once a tile, for a key that is an int. */
+/* True if the score can be folded: it is then evaluated once per tile, for a key that is an int. */
 static bool is_folded(const struct formula_set *set) {
     struct formula_fold fold = {0};
     bool folded = set->score && formula_fold_score(set->score, &fold) && fold.factor;
@@ -276,17 +276,17 @@ static unsigned keyed_tensors(const struct formula_set *set) {
            (splits_score(set) ? formula_keyed_tensors(set->score) : 0);
 }
 
-/* Is the part of the tree evaluated for every pair, whatever its conditions say? */
+/* True if `part` is evaluated for every pair, regardless of conditions. */
 static bool always_needs(const struct formula *f, int node, int part) {
     const struct tree_node *n = &f->node[node];
-    bool some = n->op == OP_IF || n->op == OP_AND || n->op == OP_OR; /* only the first operand always */
+    bool some = n->op == OP_IF || n->op == OP_AND || n->op == OP_OR; /* only the first operand is always evaluated */
     bool needs = node == part;
     for (int i = 0; !needs && i < (some ? 1 : n->operands); i++)
         needs = always_needs(f, n->operand[i], part);
     return needs;
 }
 
-/* The parameter whose rows can be copied ahead (formula_has_bias_rows), or null. */
+/* Returns the parameter whose rows can be copied ahead (formula_has_bias_rows), or null. */
 static const struct formula_param *bias_param(const struct formula_set *set) {
     const struct formula *f = set->score;
     const struct tree_node *found = NULL;
@@ -317,7 +317,7 @@ static void print_types(int dims, struct text *text) {
         text_print(text, ", int");
 }
 
-/* An element that is there, and where it was. */
+/* Prints the functions that return a loaded element and its address. */
 static void print_bias(const struct formula_set *set, struct text *text) {
     const struct formula_param *param = bias_param(set);
     if (!param)
@@ -350,7 +350,7 @@ static void print_pieces(const struct formula_set *set, struct text *text) {
     text_print(text, ";\n");
 }
 
-/* What a key is, and elements of tensors that are looked up by one, or by a sum with one. */
+/* Prints the key types, and the functions that read tensor elements at a key or a sum with a key. */
 static void print_key(const struct formula_set *set, struct text *text) {
     if (formula_splits_mask(set))
         text_print(text, "using MaskKey = SplitKey;\n");
@@ -400,7 +400,7 @@ static void print_score(const struct formula_set *set, struct text *text) {
     print_return(set, set->score, false, text);
 }
 
-/* Its functions are among those of the score. */
+/* It calls no helpers besides those of the score. */
 static void print_derivative(const struct formula_set *set, struct text *text) {
     struct formula *derivative = formula_slope(set->score);
     if (derivative)
@@ -429,7 +429,7 @@ static void print_slope(const struct formula_set *set, struct text *text) { prin
 static const struct {
     const char *name;
     void (*print)(const struct formula_set *set, struct text *text);
-    bool of_mask, of_score; /* needs one */
+    bool of_mask, of_score; /* true if it needs a mask, a score */
 } codes[FORMULA_CODES] = {
     [CODE_HELPERS] = {"helpers", print_helpers, false, false},
     [CODE_TENSORS] = {"tensors", print_tensors, false, false},

@@ -1,6 +1,6 @@
-/* formula_cuda: tree -> a C++ expression that says the same in 32-bit integers, where their ranges allow it, 64-bit ones
-   where not, and fp32. Operators of CUDA stand for what they are; where the language differs (floor division, NaN in
-   min and max), a helper function does. */
+/* formula_cuda: tree -> a C++ expression with the same meaning, in 32-bit integers where the ranges allow it, otherwise
+   64-bit integers, and fp32. It uses CUDA operators where they mean the same; where the language differs (floor
+   division, NaN in min and max), it calls a helper function. */
 #include "formula_tree.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ struct printer {
 
 static bool fits_int(const struct tree_node *n) { return n->least >= INT32_MIN && n->most <= INT32_MAX; }
 
-/* Is the printed expression of this integer a long long? Bounded like every walk over the tree. */
+/* True if the printed expression of this integer is a long long. Bounded like every walk over the tree. */
 static bool is_wide(const struct formula *f, int node) {
     const struct tree_node *n = &f->node[node];
     if (n->type != FORMULA_INT || n->op == OP_AT || n->op == OP_LEAST || n->op == OP_MOST || n->op == OP_FLOOR)
@@ -44,7 +44,7 @@ static bool is_wide(const struct formula *f, int node) {
 
 static void print(const struct printer *p, int node, int least);
 
-/* An integer operand as long long. */
+/* Prints an integer operand as long long. */
 static void print_wide(const struct printer *p, int node, int least) {
     const struct tree_node *n = &p->formula->node[node];
     if (n->op == OP_INT) {
@@ -75,7 +75,7 @@ static void print_real(const struct printer *p, float real) {
     text_print(p->text, isinf(real) ? real < 0 ? "-INFINITY" : "INFINITY" : "%sf", digits);
 }
 
-/* A parameter as the spelling says, or NAME_at(p, i, j), NAME_least(p, i_first, i_last), p.NAME. */
+/* Prints a parameter as the spelling says, or as NAME_at(p, i, j), NAME_least(p, i_first, i_last), p.NAME. */
 static void print_param(const struct printer *p, const struct tree_node *n) {
     const struct formula_param *param = &p->formula->scope->param[n->number];
     enum formula_access access = n->op == OP_LEAST ? FORMULA_LEAST : n->op == OP_MOST ? FORMULA_MOST : FORMULA_AT;
@@ -121,7 +121,7 @@ static int exponent(const struct tree_node *n) {
     return e;
 }
 
-/* How an operation is written: an operator with its binding, or a function (binding PRIMARY). */
+/* The C++ form of an operation: an operator with its binding, or a function (binding PRIMARY). */
 struct form {
     const char *symbol;
     int binding;
@@ -135,7 +135,7 @@ static struct form form_of(const struct formula *f, const struct tree_node *n) {
         bool divides = n->op == OP_FLOOR_DIVIDE;
         if (exponent(b) >= 0)
             form = divides ? (struct form){">>", SHIFT} : (struct form){"&", tree_ops[OP_AND_BITS].cuda_binding};
-        else if (a->least >= 0 && b->least > 0) /* C rounds to 0, which is down */
+        else if (a->least >= 0 && b->least > 0) /* C rounds toward 0, which is down here */
             form = divides ? (struct form){"/", FACTOR} : (struct form){"%", FACTOR};
     } else if (n->op == OP_SHIFT_LEFT || n->op == OP_SHIFT_RIGHT) {
         if (b->least < 0 || b->most > (fits_int(n) && fits_int(a) ? 31 : 63))
@@ -156,7 +156,8 @@ static const char *symbol_of(const struct printer *p, enum tree_op op) {
     return tree_ops[!eager ? op : op == OP_AND ? OP_AND_BITS : OP_OR_BITS].cuda;
 }
 
-/* Do C++ compilers, or readers, need brackets round an operand of this binding in an operator of that one? */
+/* Returns the least binding that an operand of an operator with this binding may have without brackets. Some brackets
+   are only for readers. */
 static int least_within(int binding) {
     if (binding == tree_ops[OP_OR].cuda_binding) /* a && b || c */
         return tree_ops[OP_AND].cuda_binding + 1;
@@ -169,7 +170,7 @@ static int least_within(int binding) {
 
 static void print_operation(const struct printer *p, const struct tree_node *n, struct form form) {
     const struct formula *f = p->formula;
-    bool wide = false; /* 64-bit operands, for the sake of the result or of one of them */
+    bool wide = false; /* 64-bit operands, because the result or one of them needs it */
     for (int i = n->op == OP_IF ? 1 : 0; i < n->operands; i++)
         wide |= is_wide(f, n->operand[i]);
     wide |= n->type == FORMULA_INT && !fits_int(n);
@@ -233,7 +234,7 @@ static void print(const struct printer *p, int node, int least) {
     text_print(p->text, brackets ? ")" : "");
 }
 
-/* a && b && c, which the parser groups from the left, as lines. */
+/* Prints a && b && c, which the parser groups from the left, one part per line. */
 static void print_lines(const struct printer *p, int node, enum tree_op op) {
     const struct tree_node *n = &p->formula->node[node];
     if (n->op != op) {
@@ -264,27 +265,27 @@ bool formula_is_wide(const struct formula *formula) { return is_wide(formula, fo
 /* --- helpers */
 
 static const struct helper {
-    const char *symbol; /* that form_of chose; of functions that CUDA has there is none */
+    const char *symbol; /* chosen by form_of; functions that CUDA has are not in this table */
     const char *text;
 } helpers[] = {
-    {"floor_divide", "// Rounded down; 0 when b is 0.\n"
+    {"floor_divide", "// Rounded down; 0 if b is 0.\n"
                      "template <typename Int> __device__ __forceinline__ Int floor_divide(Int a, Int b) {\n"
                      "    if (b == 0)\n"
                      "        return 0;\n"
                      "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n"
                      "}\n"},
-    {"floor_modulo", "// What floor division leaves, with the sign of b; a when b is 0.\n"
+    {"floor_modulo", "// Remainder of floor division, with the sign of b; a if b is 0.\n"
                      "template <typename Int> __device__ __forceinline__ Int floor_modulo(Int a, Int b) {\n"
                      "    if (b == 0 || b == -1)\n"
                      "        return b == 0 ? a : 0;\n"
                      "    return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);\n"
                      "}\n"},
-    {"shift_left", "// The count is limited to what the type has.\n"
+    {"shift_left", "// The count is clamped to the width of the type.\n"
                    "template <typename Int> __device__ __forceinline__ Int shift_left(Int a, Int count) {\n"
                    "    Int most = 8 * sizeof(Int) - 1;\n"
                    "    return a << (count < 0 ? 0 : count > most ? most : count);\n"
                    "}\n"},
-    {"shift_right", "// The count is limited to what the type has.\n"
+    {"shift_right", "// The count is clamped to the width of the type.\n"
                     "template <typename Int> __device__ __forceinline__ Int shift_right(Int a, Int count) {\n"
                     "    Int most = 8 * sizeof(Int) - 1;\n"
                     "    return a >> (count < 0 ? 0 : count > most ? most : count);\n"
@@ -297,7 +298,7 @@ static const struct helper {
     {"max_or_nan",
      "// fmaxf would lose a NaN.\n"
      "__device__ __forceinline__ float max_or_nan(float a, float b) { return a >= b || a != a ? a : b; }\n"},
-    {"floor_to_int", "// The nearest int when it is none; 0 for NaN.\n"
+    {"floor_to_int", "// Rounded down and clamped to the range of int; 0 for NaN.\n"
                      "__device__ __forceinline__ int floor_to_int(float x) {\n"
                      "    if (!(x >= -2147483648.0f))\n"
                      "        return x != x ? 0 : -2147483647 - 1;\n"

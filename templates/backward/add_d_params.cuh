@@ -3,19 +3,19 @@
 //$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
 
-// Two warps of the producer's warpgroup add dS, which is the gradient by the score, to the gradients of what the score reads. They take
-// it in 16 bits, from the tiles that the consumers share for dQ.
+// Two warps of the producer warpgroup add dS, the gradient with respect to the score, to the gradients of the parameters that the score
+// reads. They take it in 16 bits, from the tiles that the consumers share for dQ.
 constexpr int ADDERS = 2;
 
-// What COUNT queries from q on add, and one key, all of which are there. Places follow from each other where they can.
+// Adds what COUNT queries from q on contribute with key k; all of them exist. Where possible, an address is the previous plus a step.
 template <int COUNT>
 __device__ __forceinline__ void add_queries(const attention_backward_params &params, const attention_params &p, const Where &at, int q,
                                             int k, const float (&d_scores)[COUNT]) {
     //$ code query_reads
 }
 
-// dS^T (BLOCK_N keys, STEP_M queries) of a step. A lane takes a key, and neighbouring lanes neighbouring keys, since what they add to
-// mostly lies side by side. No addition stands behind a branch: the warps are too few to wait for each.
+// Adds dS^T (BLOCK_N keys, STEP_M queries) of a step. Each lane takes one key, and neighbouring lanes take neighbouring keys, since the
+// elements that they add to are mostly adjacent. No addition is behind a branch: there are too few warps to wait for each addition.
 __device__ __forceinline__ void add_tile(const attention_backward_params &params, const SharedKeys &shared, int buffer,
                                          const attention_params &p, const Where &at, int query0, int key0, int adder) {
     const bool whole = query0 + STEP_M <= p.len_q && key0 + BLOCK_N <= p.len_kv;
@@ -33,7 +33,7 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
         if (whole) {
             add_queries(params, p, at, position_of(p, query), key0 + row, d_scores);
         } else {
-            // 0 where there is no such pair
+            // dS is 0 where the pair does not exist
 #pragma unroll
             for (int n = 0; n < 8; n++)
                 add_pair(params, p, at, position_of(p, min(query + n, p.len_q - 1)), min(key0 + row, p.len_kv - 1), 0, d_scores[n]);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
     }
 }
 
-// The same of all steps of an item. `tiles`: tiles of dS before it.
+// Does the same for all steps of an item. `tiles`: number of dS tiles before it.
 __device__ __forceinline__ void add_d_params_of_item(const attention_backward_params &params, SharedKeys &shared, const Item &item,
                                                      int &tiles, int adder) {
     const int group = params.forward.heads / params.forward.kv_heads;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void add_d_params_of_item(const attention_backward_pa
     }
 }
 
-// The same of all items that the block takes.
+// Does the same for all items that the block takes.
 __device__ __forceinline__ void add_d_params(const attention_backward_params &params, SharedKeys &shared, int adder) {
     int tiles = 0;
     if (elect_one())

@@ -3,7 +3,7 @@
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh" if vector_sums
 
-// Adds dQ of 32 queries from `query` on, and a share of the columns, to the sums. What a warp adds at a time are neighbours in memory.
+// Adds dQ of 32 queries from `query` on, and a share of the columns, to the sums. The elements that a warp adds at a time are contiguous.
 template <int SHARERS, int COUNT>
 __device__ __forceinline__ void add_to_dq(const attention_params &p, int index, int query, Share<SHARERS, 2 * COUNT> share,
                                           const float (&dq)[2][COUNT]) {

@@ -3,7 +3,7 @@
 //$ include "backward/gradients.cuh"
 //$ include "target/sm_90.cuh"
 
-// Do the elements lie one behind another?
+// True if the elements are contiguous.
 __device__ __forceinline__ bool is_contiguous(const attention_backward_params::param_gradient &of) {
     long long stride = 1;
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ __forceinline__ void clear_gradient(const attention_backward_params::
             of.data[i] = 0;
         return;
     }
-    for (long long i = first; i < count; i += step) { // with four divisions
+    for (long long i = first; i < count; i += step) { // four divisions per element
         float *to = of.data;
         long long left = i;
 #pragma unroll
@@ -36,7 +36,7 @@ __device__ __forceinline__ void clear_gradient(const attention_backward_params::
     }
 }
 
-// The gradients of what the score reads are sums, and begin with 0.
+// Sets the gradients of the parameters that the score reads to 0, since they are sums.
 extern "C" __global__ void __launch_bounds__(256)
     attention_clear_d_params(const __grid_constant__ attention_backward_params params) {
     //$ if dependent_launches == 1

@@ -1,11 +1,11 @@
 //$ needs mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
 
-// A consumer warpgroup: 64 queries of the block, and everything that it holds in registers.
+// A consumer warpgroup: 64 queries of the block, and everything that it keeps in registers.
 struct QueriesConsumer {
     const attention_backward_params &params;
-    const attention_params &all; // sequences
+    const attention_params &all; // parameters of all sequences
     SharedQueries &shared;
-    int index, first, query; // which consumer of the block; the first query of this warp, and of this thread's rows
+    int index, first, query; // number of the consumer in the block; first query of this warp, and of this thread's rows
     Ring<STAGES> ring;       // steps
     float lse2[2], dot[2];   // of this thread's two rows, 8 queries apart
     float dq[1][HEAD_DIM / 2];
@@ -26,14 +26,14 @@ struct QueriesConsumer {
         }
     }
 
-    // Which step, and which tile of V: this one, or one further on.
+    // Return the step, and the position in the ring of V, at distance `ahead` from the current step.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<V_STAGES> values(int ahead = 0) const { return {ring.count + ahead}; }
     __device__ __forceinline__ void await_values(int ahead) {
         barrier_wait(&shared.v_full[values(ahead).stage()], values(ahead).parity());
     }
 
-    // S (64 queries, STEP_N) = Q K^T of a step that is `ahead`; issued.
+    // Issues S (64 queries, STEP_N) = Q K^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_scores(int ahead) {
         const int stage = (ring + ahead).stage();
         barrier_wait(&shared.k_full[stage], (ring + ahead).parity());
@@ -42,7 +42,7 @@ struct QueriesConsumer {
         wgmma_commit();
     }
 
-    // dP (64 queries, STEP_N) = dO V^T of a step that is `ahead`; issued.
+    // Issues dP (64 queries, STEP_N) = dO V^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         await_values(ahead);
         wgmma_fence();
@@ -51,14 +51,14 @@ struct QueriesConsumer {
         wgmma_commit();
     }
 
-    // dQ (64 queries, d) += dS K; issued.
+    // Issues dQ (64 queries, d) += dS K.
     __device__ __forceinline__ void add_dq() {
         wgmma_fence();
         add_weighted<HEAD_DIM, STEP_N>(dq[0], d_s, matrix_descriptor(shared.k[ring.stage()], STEP_N * 128));
         wgmma_commit();
     }
 
-    // Slopes of a step that is `ahead`, from S.
+    // Computes the slopes of the step at distance `ahead` from S.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, shared);
@@ -70,20 +70,20 @@ struct QueriesConsumer {
             weigh_queries<true>(s, p, at, lse2, query, of.first);
     }
 
-    // Waits for S of a step that is `ahead`, computes its slopes and waits for dP. //$ if d_weights_ahead
-    // Waits for S of a step that is `ahead`. //$ else
+    // Waits for S of the step at distance `ahead`, computes its slopes and waits for dP. //$ if d_weights_ahead
+    // Waits for S of the step at distance `ahead`. //$ else
     __device__ __forceinline__ void finish_scores(int ahead) {
         wgmma_wait<1>(); //$ if d_weights_ahead
         wgmma_wait<0>(); //$ else
         wgmma_settle(s);
         //$ if d_weights_ahead
         weigh(ahead);
-        await_values(ahead); // again: keeps the assembler from waiting for dP before the exponentials
+        await_values(ahead); // waits again, which keeps the assembler from waiting for dP before the exponentials
         wgmma_wait<0>();
         //$ end
     }
 
-    // dS, from dP and slopes.
+    // Computes dS from dP and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         //$ if dropout == 1
@@ -99,8 +99,8 @@ struct QueriesConsumer {
             weigh_query_gradients<true>(d_s, d_weight, s, dot);
     }
 
-    // S of the next step is multiplied behind dQ of this one, and nothing is in flight where the loop closes. //$ if not d_weights_ahead
-    // S and dP of the next step are multiplied behind dQ of this one, dP beside the exponentials. Nothing is in flight where the loop closes. //$ else
+    // Issues S of the next step after dQ of this one. Nothing is in flight at the back edge of the loop. //$ if not d_weights_ahead
+    // Issues S and dP of the next step after dQ of this one; dP overlaps the exponentials. Nothing is in flight at the back edge. //$ else
     __device__ __forceinline__ void run() {
         wgmma_settle(dq[0]);
         barrier_wait(&shared.k_full[0], 0);

@@ -3,19 +3,19 @@
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
-// A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
+// A consumer warpgroup: 64 keys of an item, and everything that it keeps in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
-    const attention_params &all; // sequences
+    const attention_params &all; // parameters of all sequences
     SharedKeys &shared;
-    int index; // which consumer of the block
+    int index; // number of the consumer in the block
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
-    bool whole;                   // does every query of the step see every key of this consumer?
-    bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    unsigned seen; // pairs of the awaited step, a bit for each element of S^T, where some are not //$ if mask == custom_mask
-    unsigned kept, kept_ahead; // pairs of this step that dropout keeps, and of the awaited one //$ if dropout == 1 and kept_stages == 1
-    int late_sums; // where the dQ that this step multiplies belongs, negative if nowhere; known once the next step is awaited //$ if dq_added
+    bool whole;                   // true if every query of the step sees every key of this consumer
+    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step marks the end of the item
+    unsigned seen; // seen pairs of the awaited step, one bit per element of S^T; set only if some are not seen //$ if mask == custom_mask
+    unsigned kept, kept_ahead; // pairs that dropout keeps, in this step and in the awaited one //$ if dropout == 1 and kept_stages == 1
+    int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added
     OwnRows<HEAD_DIM> k;   //$ if keys_in_registers
     OwnRows<HEAD_DIM_V> v; //$ if keys_in_registers
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
@@ -23,13 +23,13 @@ template <bool DK, bool DV> struct KeysConsumer {
     float s[STEP_M / 2]; // S^T, then slopes //$ else
     float added[STEP_M / 2]; // what the score adds to S^T of the awaited step //$ if added_ahead
     float d_weight[STEP_M / 2]; // dP^T
-    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
+    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, as operands
     float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS) //$ if dq_added
 
     __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index)
         : params(params), all(params.forward), shared(shared), index(index), items{0}, ring{0} {}
 
-    // The next item. False when there is none.
+    // Takes the next item; false if there is none.
     __device__ __forceinline__ bool take() {
         barrier_wait(&shared.keys_full[items.stage()], items.parity());
         //$ if keys_in_registers
@@ -45,58 +45,58 @@ template <bool DK, bool DV> struct KeysConsumer {
             value = 0;
         wgmma_settle(dk[0]);
         wgmma_settle(dv[0]);
-        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote: item counts are uniform
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote tells the compiler that item counts are uniform
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
-    // One thread releases a stage for its warpgroup. Products order that behind the reads of the other warps; where there are none
+    // One thread releases a stage for its warpgroup. Products order the release after the reads of the other warps; where there are none
     // between the two, the warps wait for each other.
     __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
 
-    // Release the step that marks the end of the item.
+    // Releases the step that marks the end of the item.
     __device__ __forceinline__ void pass_last_step() {
         await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
-    // Release K and V of the item.
+    // Releases K and V of the item.
     __device__ __forceinline__ void release_item() {
         await_warps();
         release(&shared.keys_empty[items.stage()]);
         items.count++;
     }
 
-    // Which step, and which tile of dO: this one, or one further on.
+    // Return the step, and the position in the ring of dO, at distance `ahead` from the current step.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     //$ if dropout == 1
-    // Which of this thread's pairs of a step dropout keeps.
+    // Returns which of this thread's pairs dropout keeps in the step at distance `ahead`.
     __device__ __forceinline__ unsigned kept_in_shared(int ahead) const {
         const Ring<KEPT_STAGES> bits = {ring.count + ahead};
         return *reinterpret_cast<const unsigned *>(shared.kept[bits.stage()][index][threadIdx.x % 128]);
     }
     //$ end
     //$ if dropout == 1 and kept_stages == 1
-    // Reads them of an awaited step, once, so that those of the next one can be drawn.
+    // Reads these bits of an awaited step once, so that the bits of the next step can be drawn.
     __device__ __forceinline__ void take_kept(int ahead) {
         kept_ahead = kept_in_shared(ahead);
         release_by_warps(&shared.kept_empty);
     }
     //$ end
 
-    // Also reads what later code needs of the step: a load from shared memory is slow while products run.
+    // Waits for Q of a step. Also reads what later code needs from the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
         whole_ahead = step(ahead).whole >> index & 1;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums; //$ if dq_added
     }
-    // The awaited step becomes the current one. False if it marks the end of the item. The branch is on a vote: this tells the compiler
+    // Makes the awaited step the current one; false if it marks the end of the item. The branch is on a vote, which tells the compiler
     // that step counts are uniform.
     __device__ __forceinline__ bool enter_step() {
         whole = whole_ahead;
@@ -105,7 +105,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void await_d_o(int ahead) { barrier_wait(&shared.d_o_full[d_o(ahead).stage()], d_o(ahead).parity()); }
 
-    // S^T (64 keys, STEP_M) = K Q^T of a step that is `ahead`; issued.
+    // Issues S^T (64 keys, STEP_M) = K Q^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
@@ -119,7 +119,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ if mask == custom_mask
-    // Which pairs of a step that is `ahead` are seen, found while its S^T is multiplied.
+    // Finds which pairs of the step at distance `ahead` are seen, while its S^T is multiplied.
     __device__ __forceinline__ void find_seen(int ahead) {
         if (whole_ahead || last_ahead)
             return;
@@ -129,7 +129,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     //$ end
     //$ if score == custom_score
-    // The keys of a step that is `ahead`.
+    // Returns the keys of the step at distance `ahead` in the form that the score takes.
     __device__ __forceinline__ ScoreKeys score_keys(int ahead) const {
         const int lane = static_cast<int>(threadIdx.x) % 32;                                                        //$ if bias_copied
         return {shared.bias[(ring + ahead).stage()], lane % 4 * 2, 64 * index + warp_index() % 4 * 16 + lane / 4}; //$ if bias_copied
@@ -137,7 +137,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ end
     //$ if bias_copied
-    // Each warp loads what the score adds to its own rows of S^T where no other warp copied that.
+    // Each warp loads what the score adds to its own rows of S^T unless another warp has copied it.
     __device__ __forceinline__ void fill_bias(int ahead) {
         const attention_params &p = own_sequence(all, item());
         if (last_ahead || bias_is_copied(p, item().key0))
@@ -153,7 +153,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ end
     //$ if added_ahead
-    // What the score adds to S^T of a step that is `ahead`, found while that is multiplied.
+    // Computes what the score adds to S^T of the step at distance `ahead`, while this S^T is multiplied.
     __device__ __forceinline__ void find_added(int ahead) {
         if (last_ahead)
             return;
@@ -170,7 +170,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ end
-    // P^T and slopes, from S^T.
+    // Computes P^T and the slopes from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         take_kept(ahead); //$ if dropout == 1 and kept_stages == 1
         const Step &of = step(ahead);
@@ -182,7 +182,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if (whole_ahead)
             weigh_as<false>(p, at, lse2, of.first, key, ahead);
         else if (!last_ahead) //$ if not weights_packed
-        else // behind the last step, too: else P^T of the step before would have to be kept //$ else
+        else // also after the last step: otherwise P^T of the previous step would have to be kept //$ else
             weigh_as<true>(p, at, lse2, of.first, key, ahead);
     }
     template <bool MASKED>
@@ -199,7 +199,7 @@ template <bool DK, bool DV> struct KeysConsumer {
                            lse2, query0, key);
     }
 
-    // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
+    // Issues dP^T (64 keys, STEP_M) = V dO^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         //$ if keys_in_registers
@@ -211,7 +211,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dV (64 keys, dv) += P^T dO; issued.
+    // Issues dV (64 keys, dv) += P^T dO.
     __device__ __forceinline__ void add_dv() {
         pack_kept(weights, s, kept);              //$ if not slopes_differ and dropout == 1 and kept_stages == 1
         pack_kept(weights, s, kept_in_shared(0)); //$ elif not slopes_differ and dropout == 1
@@ -221,7 +221,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dS^T, from dP^T and slopes.
+    // Computes dS^T from dP^T and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
@@ -235,14 +235,14 @@ template <bool DK, bool DV> struct KeysConsumer {
             weigh_key_gradients<true>(d_s, d_weight, s, dot);       //$ else
     }
 
-    // dK (64 keys, d) += dS^T Q; issued.
+    // Issues dK (64 keys, d) += dS^T Q.
     __device__ __forceinline__ void add_dk() {
         wgmma_fence();
         add_weighted<HEAD_DIM, STEP_M>(dk[0], d_s, matrix_descriptor(shared.q[ring.stage()], STEP_M * 128));
         wgmma_commit();
     }
 
-    // Q and its statistics, which each warp reads for itself.
+    // Releases Q and its statistics, which each warp reads itself.
     __device__ __forceinline__ void release_queries() {
         release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them //$ if dq_added
         release_by_warps(&shared.q_empty[ring.stage()]);                                           //$ else
@@ -250,16 +250,16 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
     //$ if dq_added
 
-    // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
+    // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
     __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
 
-    // dS^T to shared memory, (64 keys, STEP_M), where all consumers read it.
+    // Stores dS^T (64 keys, STEP_M) to shared memory, where all consumers read it.
     __device__ __forceinline__ void share() {
         const int count = shared_tiles(), buffer = count % 2;
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
-        const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // where dQ is late, the first step releases buffer 1
+        const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -271,13 +271,13 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ if dq_in_turn
-    // Does this consumer multiply dQ of this step? A vote, so that the compiler knows that the branch is uniform.
+    // True if this consumer multiplies dQ of this step. A vote, so that the compiler knows that the branch is uniform.
     __device__ __forceinline__ bool multiplies_dq() const {
         return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
     }
     //$ end
 
-    // This consumer's part of dQ = dS K over the keys of all consumers; issued.
+    // Issues this consumer's part of dQ = dS K over the keys of all consumers.
     __device__ __forceinline__ void multiply_dq() {
         const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
@@ -286,7 +286,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dQ, once it is there, to its sums.
+    // Takes dQ once it is complete, releases its dS tile, and sends dQ to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
@@ -295,7 +295,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ if not dq_in_turn
 
-    // dQ of the last step.
+    // Multiplies dQ of the last step and sends it to its sums.
     __device__ __forceinline__ void finish_last_dq() {
         multiply_dq();
         wgmma_wait<0>();
@@ -305,7 +305,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
     //$ end
 
-    // dK and dV of the item, to memory.
+    // Stores dK and dV of the item to memory.
     __device__ __forceinline__ void store() const {
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
@@ -328,7 +328,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if constexpr (DV)
             store_rows<HEAD_DIM_V>(dv, factor_of_dv, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
-        // behind the stores: the sums are no longer in registers
+        // after the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
                 repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);

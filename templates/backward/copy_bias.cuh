@@ -5,12 +5,12 @@
 
 // A warp copies the rows that the score adds to S, a step or two ahead of the consumers.
 
-// Can those of an item's keys be copied? Else the consumers load what they need.
+// True if the rows can be copied for an item's keys. Otherwise the consumers load what they need.
 __device__ __forceinline__ bool bias_is_copied(const attention_params &p, int key0) {
     return rows_in_pieces(p) && key0 + BLOCK_N <= p.len_kv;
 }
 
-// (STEP_M queries, BLOCK_N keys) to shared memory. BLOCK_N / 8 lanes copy a row.
+// Copies a tile (STEP_M queries, BLOCK_N keys) to shared memory. BLOCK_N / 8 lanes copy a row.
 __device__ __forceinline__ void copy_bias_tile(BiasTile &to, const attention_params &p, const Where &at, int query0, int key0) {
     constexpr int LANES = BLOCK_N / 8;
     const int lane = static_cast<int>(threadIdx.x) % 32, column = lane % LANES * 8;
@@ -19,8 +19,8 @@ __device__ __forceinline__ void copy_bias_tile(BiasTile &to, const attention_par
         copy_piece(&to[row][column], bias_element(p, at, position_of(p, min(query0 + row, p.len_q - 1)), key0 + column));
 }
 
-//$ note The loop of help_with_items(), written out: with a call of it ptxas 13.0 spills 24 bytes here.
-// Those of all steps of all items that the block takes.
+//$ note The loop of help_with_items(), written out: with a call, ptxas 13.0 spills 24 bytes here.
+// Copies the tiles of all steps of all items that the block takes.
 __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKeys &shared) {
     const int group = all.heads / all.kv_heads;
     const bool elected = elect_one();
@@ -44,7 +44,7 @@ __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKey
                 copy_bias_tile(shared.bias[steps.stage()], p, where_is(p, tile.index), tile.first, item.key0);
             barrier_arrive_copied(&shared.q_full[steps.stage()]);
         }
-        if (elected) // the consumers are behind the item's last step, for which all lanes have arrived
+        if (elected) // the consumers release the item after its last step, for which all lanes have arrived
             barrier_arrive(&shared.keys_empty[stage]);
     }
 }

@@ -2,20 +2,20 @@
 //$ include "expression/formula.cuh"
 //$ include "backward/gradients.cuh"
 
-// The gradients of what the score reads: over all pairs of a query and a key whose score f reads an element t,
+// The gradients of the parameters that the score reads. Over all (query, key) pairs whose score f reads an element t:
 //
 //     dt = sum of P * (dP - D) * df/dt
 //
 //$ if pair_reads > 0
-// Where pairs read elements of their own, each adds its share to its element; the order of these sums varies.
+// Where pairs read elements of their own, each adds its share to its element; the order of these additions varies.
 //$ end
 //$ if head_reads > 0
-// What all pairs of a head share is summed by threads, then by warps, and by a launch that follows, in an order that does not vary.
+// Elements that all pairs of a head share are summed by threads, then by warps, then by a later launch, in a fixed order.
 //$ end
 
 //$ code gradients
 
-// What one pair adds; d_score = P * (dP - D), 0 of a pair that is not seen. The query and the key exist.
+// Adds the contribution of one pair; d_score = P * (dP - D), 0 for a pair that is not seen. The query and the key exist.
 //$ if head_reads > 0
 __device__ __forceinline__ void add_pair(const attention_backward_params &params, const attention_params &p, const Where &at, int q,
                                          int k, float s, float d_score, HeadSums &sum) {

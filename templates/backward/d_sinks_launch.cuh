@@ -9,8 +9,8 @@
 //$ include "fragment/reduce.cuh"
 //$ include "target/sm_90.cuh"
 
-// A sink takes the weight e^(sink - LSE) of every query of its head and gives no value: its gradient is the sum of -weight * D.
-// One block a head, in an order that does not vary.
+// A sink takes the weight e^(sink - LSE) from every query of its head and contributes no value, so its gradient is the sum of -weight * D.
+// One block per head; the order of the sum is fixed.
 extern "C" __global__ void __launch_bounds__(256)
     attention_d_sinks(const __grid_constant__ attention_backward_params params) {
     //$ if dependent_launches == 1

@@ -12,8 +12,9 @@
 
 // --- dK, dV and dQ: keys down, queries across
 //
-// COLUMN_WARPS warps share 32 keys. Each forms S^T and dP^T of these keys and WARP_QUERIES queries; then dK and dV of the keys and its part
-// of the columns, for which it needs P^T and dS^T of the others; and for dQ, which needs dS^T of all, 32 queries and DQ_COLUMNS columns.
+// COLUMN_WARPS warps share 32 keys. Each computes S^T and dP^T of these keys and WARP_QUERIES queries. Then it computes dK and dV of the
+// keys and its part of the columns, for which it needs P^T and dS^T of the other warps. For dQ, which needs dS^T of all warps, it
+// computes 32 queries and DQ_COLUMNS columns.
 
 constexpr int WARP_COLUMNS = HEAD_DIM / COLUMN_WARPS, WARP_COLUMNS_V = HEAD_DIM_V / COLUMN_WARPS;
 constexpr int DQ_COLUMNS = HEAD_DIM / DQ_COLUMN_WARPS;
@@ -30,9 +31,9 @@ struct SharedKeys {
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
-// Found anew where they are wanted, since registers are full.
+// Recomputed at each use, since registers are full.
 struct WarpPlace {
-    int first, part; // the first of its keys; which part of queries and columns is the warp's
+    int first, part; // the warp's first key; the part of the queries and columns that belongs to the warp
 };
 __device__ __forceinline__ WarpPlace place_of_warp() {
     const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void copy_queries(const attention_backward_params &pa
                        (of_lse ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first + chunk, 16);
 }
 
-// This warp's part of dQ = dS K of a step, to the sums.
+// Adds this warp's part of dQ = dS K of a step to the sums.
 __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKeys &shared, const OtherTile &tile) {
     const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
     const int row = warp / DQ_COLUMN_WARPS * 32;
@@ -66,7 +67,7 @@ __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKe
     add_to_dq(p, tile.index, tile.first + row, share, dq);
 }
 
-// This warp's share of dK and dV, to memory. Sums that are not finite are formed once more.
+// Stores this warp's share of dK and dV. Sums that are not finite are computed again.
 __device__ __forceinline__ void store_gradients(const attention_backward_params &all, int kv_index, int key0,
                                                 const float (&dk)[2][WARP_COLUMNS / 2], const float (&dv)[2][WARP_COLUMNS_V / 2]) {
     const attention_backward_params &params = sequence_of(all, set_apart(kv_index) / all.forward.kv_heads);
@@ -94,7 +95,7 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
     if (!again)
         return;
 #pragma unroll 1
-    for (int t = 0; t < 2 && 16 * t < rows; t++) { // behind the stores: the sums are no longer in registers
+    for (int t = 0; t < 2 && 16 * t < rows; t++) { // after the stores: the sums are no longer in registers
         repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dk[0], share);
         repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dv[0], share_v);
         strange_dk[0] = strange_dk[1], strange_dv[0] = strange_dv[1];
@@ -133,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 #pragma unroll 1
     while (tile.first >= 0) {
         copy_async_wait();
-        __syncthreads(); // the tile has come, and all warps are done with the one before
+        __syncthreads(); // the tile has arrived, and all warps have finished with the previous one
         //$ if stages == 2
         const OtherTile next = next_queries(p, walk);
         if (next.first >= 0)
@@ -165,8 +166,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         store_tile(shared.d_s, first, part_query, d_s);
         add_product_of_registers(dv, weights, shared.d_o[stage], part_query, share_v);
         add_product_of_registers(dk, d_s, shared.q[stage], part_query, share);
-        __syncthreads(); // P and dS of all warps are there
-        add_dq(p, shared, tile); // first, for what it adds takes time to reach memory
+        __syncthreads(); // P and dS of all warps are in shared memory
+        add_dq(p, shared, tile); // first, since its additions take time to reach memory
 #pragma unroll
         for (int other = 1; other < COLUMN_WARPS; other++) {
             const int query = (warp.part ^ other) * WARP_QUERIES;
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         //$ else
         tile = next_queries(p, walk);
         if (tile.first >= 0) {
-            __syncthreads(); // all warps are done with the one before
+            __syncthreads(); // all warps have finished with the previous tile
             copy_queries(params, shared, 0, tile);
         }
         //$ end

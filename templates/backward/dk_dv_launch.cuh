@@ -20,7 +20,7 @@ struct SharedKeys {
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 //$ include "backward/sum_over_queries.cuh"
 
-// The block's keys.
+// Computes and stores dK, dV, or both for the block's keys.
 template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const attention_backward_params &all) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     //$ if dependent_launches == 1
@@ -33,7 +33,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const at
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
     const attention_params &p = params.forward;
     if (key0 >= p.len_kv) return; // only longer sequences have these keys //$ if layout != dense
-    const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // row of this warp
+    const int first = static_cast<int>(threadIdx.x) / 32 * 16 * ROW_TILES_N; // first row of this warp
     float dk[ROW_TILES_N][COLUMNS_QK / 2], dv[ROW_TILES_N][COLUMNS_V / 2];
 #pragma unroll 1
     for (int careful = 0; careful < 2; careful++) {

@@ -7,17 +7,17 @@
 
 //$ if dq_in_turn
 constexpr int D_S_READERS = 1;          // consumers that read a tile of dS
-constexpr int DQ_LATE = 0;              // dQ is multiplied so many steps late
+constexpr int DQ_LATE = 0;              // number of steps by which dQ is multiplied late
 constexpr int TO_NEXT_PANEL = 64 * 128; // bytes of a panel of K
 //$ else
 constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
-constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late
 constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel
 //$ end
 __device__ __forceinline__ int first_column(int) { return 0; }                      //$ if dq_in_turn
 __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUMNS; } //$ else
 
-// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
@@ -26,7 +26,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
-// To the sums of the step's queries.
+// Adds the part to the sums of the step's queries.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
                                                 int, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;

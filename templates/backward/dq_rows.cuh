@@ -4,16 +4,16 @@
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
 
 constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
-constexpr int DQ_LATE = 1;             // dQ is multiplied so many steps late
+constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late
 
-// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     multiply_keys(
         dq, [&](int i) { return matrix_descriptor(d_s[i][index], 0); }, [&](int i) { return matrix_descriptor(k[i], 0); });
 }
 
-// Tells the warp that adds which sums the part in shared memory belongs to.
+// Tells the adding warp which sums the part in shared memory belongs to.
 __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int sums) {
     if (threadIdx.x % 128 == 0)
         shared.dq_sums[index] = sums;
@@ -22,7 +22,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
     if (elect_one())
         barrier_arrive(&shared.dq_full[index]);
 }
-// To shared memory, once the part before has been read; `count` have been sent so far.
+// Stores the part to shared memory once the previous part has been read; `count` parts have been sent so far.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
                                                 int count, int sums) {
     const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
@@ -32,7 +32,7 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
         *reinterpret_cast<float4 *>(shared.dq[index][i][thread]) = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     publish_sums(shared, index, sums);
 }
-// Tells it to end, once it has read the last of `count` parts.
+// Tells the adding warp to stop once it has read the last of `count` parts.
 __device__ __forceinline__ void end_parts_of_dq(SharedKeys &shared, int index, int count) {
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
     publish_sums(shared, index, -1);

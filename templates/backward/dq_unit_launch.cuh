@@ -3,9 +3,9 @@
 //$ let kept_step_bytes = block_m * step_n / 8 if dropout == 1 else 0
 //$ let k_step_bytes = step_n * 128 * panels + kept_step_bytes + 48
 //$ let v_step_bytes = step_n * 128 * panels_v + 16
-//$ note V is in use for less of a step than K.
+//$ note V is in use for a shorter part of a step than K.
 //$ let v_stages = 2 if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes else 1
-//$ note Where nothing else is computed beside the exponentials, dP of the next step is multiplied during this one, with V in a second tile.
+//$ note If nothing else is computed beside the exponentials, dP of the next step is multiplied during this one, with V in a second tile.
 //$ let d_weights_ahead = plain and v_stages == 2
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
@@ -21,7 +21,7 @@ struct alignas(1024) SharedQueries {
     Panels<PANELS_V, 64> d_o[CONSUMERS];
     Panels<PANELS, STEP_N> k[STAGES];
     Panels<PANELS_V, STEP_N> v[V_STAGES];
-    unsigned short kept[STAGES][CONSUMERS][128][STEP_N / 32]; // of each thread of a consumer //$ if dropout == 1
+    unsigned short kept[STAGES][CONSUMERS][128][STEP_N / 32]; // one row per thread of a consumer //$ if dropout == 1
     Step step[STAGES];
     Barrier queries_full, k_full[STAGES], k_empty[STAGES], v_full[V_STAGES], v_empty[V_STAGES];
     Sequence sequence; //$ if layout != dense
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     const attention_params &all = params.backward.forward;
     const int tiles = (all.len_q + BLOCK_M - 1) / BLOCK_M;
     const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.batch * all.heads, tiles);
-    const int query0 = (tiles - 1 - own_tile.tile) * BLOCK_M, index = own_tile.head; // the last queries see most keys
+    const int query0 = (tiles - 1 - own_tile.tile) * BLOCK_M, index = own_tile.head; // the last queries see the most keys
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     grid_dependency_begun(); // dQ needs nothing from dK and dV

@@ -2,7 +2,7 @@
 //$ include "backward/drawers.cuh"
 //$ include "backward/other_tiles.cuh"
 
-// Which pairs of each tile of keys dropout keeps: bit i of a thread of a consumer for element i of its S.
+// Draws which pairs of each K tile dropout keeps: bit i of a consumer thread is for element i of its S.
 __device__ __forceinline__ void draw_keys(const attention_params &all, SharedQueries &shared, int index, int query0, int drawer) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();

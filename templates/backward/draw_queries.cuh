@@ -3,8 +3,8 @@
 //$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
 
-// Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
-// for 32 keys, which are rows of two warps.
+// Draws which pairs of each Q tile dropout keeps: bit i of a consumer thread is for element i of its S^T. A Philox call covers 32 keys,
+// which are rows of two warps.
 __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
     const int group = all.heads / all.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
@@ -22,7 +22,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
         for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
             const int query = tile.first + 32 * queries + lane % 4 * 2, key = item.key0 + 32 * keys + lane / 4;
-            unsigned first = 0, second = 0; // of the two warps
+            unsigned first = 0, second = 0; // bits of the two warps
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 const uint4 numbers = random_numbers(dropout, query + n / 2 * 16 + n % 2, key);
@@ -40,7 +40,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
     }
 }
 
-// The same of all items that the block takes.
+// Does the same for all items that the block takes.
 __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int drawer) {
     Ring<STAGES> steps = {0};
     help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });

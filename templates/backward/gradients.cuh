@@ -1,7 +1,7 @@
 //$ include "params/attention_backward.h"
 //$ include "sequence/head.cuh"
 
-// Where the tensors of one head begin that only the backward pass has, and O, which it reads.
+// Where the tensors of one head begin: those that only the backward pass has, and O, which it reads.
 struct HeadGradients {
     const Input *o, *d_o; // (len_q, head_dim_v)
     const float *d_lse;   // (len_q), or null

@@ -4,10 +4,10 @@
 //$ include "backward/d_params.cuh"
 //$ include "target/sm_90.cuh"
 
-// The sequence of an entry: of a read, in a head.
+// Returns the sequence of an entry, which is one read in one head.
 __device__ __forceinline__ int batch_of(const attention_params &p, int entry) { return entry % (p.batch * p.heads) / p.heads; }
 
-// Where the gradient of an entry is; null where the head has no pair that reads it.
+// Returns where the gradient of an entry is; null if the head has no pair that reads it.
 __device__ __forceinline__ float *head_place(const attention_backward_params &params, int entry) {
     const attention_params &p = sequence_of(params.forward, batch_of(params.forward, entry));
     const int indices = p.batch * p.heads, read = entry / indices;
@@ -17,7 +17,7 @@ __device__ __forceinline__ float *head_place(const attention_backward_params &pa
     //$ code head_places
 }
 
-// The sums of all warps that are for one element. Heads may share it: the first entry that is for it adds all.
+// Adds the sums of all warps for one element. If heads share the element, the first entry for it adds all of them.
 extern "C" __global__ void __launch_bounds__(256)
     attention_head_d_params(const __grid_constant__ attention_backward_params params) {
     //$ if dependent_launches == 1

@@ -1,10 +1,10 @@
 //$ needs algorithm head_sums head_part_rows threads
 //$ include "backward/row_dots_launch.cuh"
 
-// What a thread has summed of each read that all pairs of a head share.
+// A thread's sum for each read that all pairs of a head share.
 using HeadSums = float[HEAD_SUMS];
 
-// Sums of the warps that work on one head of so many queries, for each read: so many.
+// Returns how many sums, one per warp, each read has in a head of `queries` queries.
 __device__ __forceinline__ int head_parts(int queries) {
     return (queries + HEAD_PART_ROWS - 1) / HEAD_PART_ROWS * (THREADS / 32);
 }
@@ -16,7 +16,7 @@ __device__ __forceinline__ float *head_sums_of(const attention_params &p, long l
     return row_dots(p, indices) + entry * head_parts(most_queries(p)); //$ else
 }
 
-// What the block number `block` of a head has summed.
+// Stores the sums of the head's block number `block`.
 __device__ __forceinline__ void store_head_sums(const attention_params &p, const HeadSums &sum, long long index,
                                                 int block) {
 #pragma unroll

@@ -1,7 +1,7 @@
 //$ needs key_stages
 //$ include "backward/items.cuh"
 
-// A warp that does not load does its `work` for every item of the block, and arrives when it is done with the item.
+// A warp that loads nothing does its `work` for every item of the block, and arrives when it has finished with the item.
 template <typename Work> __device__ __forceinline__ void help_with_items(SharedKeys &shared, Work work) {
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {

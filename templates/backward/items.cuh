@@ -6,14 +6,14 @@
 // Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
 // workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
-    int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
+    int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
     Sequence sequence; //$ if layout != dense
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp get it. Under a causal mask most queries see the first keys of a head.
+// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;;) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         const TileOfHead next = tile_in_order(n, heads, tiles);
         const int key0 = next.tile * BLOCK_N;
         //$ if score == custom_score
-        // all batches of a head one behind another: what the score reads is often theirs together
+        // all batches of a head in succession: they often share what the score reads
         const int head = next.head / all.batch, kv_index = next.head % all.batch * all.kv_heads + head;
         //$ else
         const int kv_index = next.head;

@@ -1,7 +1,7 @@
 //$ include "fragment/dropout.cuh"
 
-// Which pairs of a tile dropout keeps: bit i for element i of a thread's accumulators of 16 rows. `query` and `key` are those of
-// element 0.
+// These functions find which pairs of a tile dropout keeps: bit i is for element i of a thread's accumulators of 16 rows. `query` and
+// `key` are those of element 0.
 
 // Keys down, queries across.
 template <int TILES, int COLUMNS>
@@ -18,7 +18,7 @@ __device__ __forceinline__ void find_kept_keys(unsigned (&kept)[TILES], const Dr
             for (int t = 0; t < TILES; t++)
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    // 16 rows of a warp are the first or the second half of the keys that a call is for
+                    // the 16 rows of a warp are the first or the second half of the keys of a Philox call
                     const unsigned word = t == 1 || (TILES == 1 && key % 32 >= 16) ? word_of(numbers, 2 + r) : word_of(numbers, r);
                     kept[t] |= static_cast<unsigned>(is_kept(dropout, word, false)) << (8 * n + 2 * r + e);
                     kept[t] |= static_cast<unsigned>(is_kept(dropout, word, true)) << (8 * n + 4 + 2 * r + e);
@@ -26,7 +26,7 @@ __device__ __forceinline__ void find_kept_keys(unsigned (&kept)[TILES], const Dr
         }
 }
 
-// Queries down, keys across. SKIPPED groups of 8 of the first 32 keys belong to the tile before.
+// Queries down, keys across. SKIPPED groups of 8 of the first 32 keys belong to the previous tile.
 template <int SKIPPED, int TILES, int COLUMNS>
 __device__ __forceinline__ void find_kept_queries_from(unsigned (&kept)[TILES], const Dropout &dropout, int query, int key) {
 #pragma unroll
@@ -56,7 +56,7 @@ __device__ __forceinline__ void find_kept_queries(unsigned (&kept)[TILES], const
         find_kept_queries_from<0, TILES, COLUMNS>(kept, dropout, query, key);
 }
 
-// dP is multiplied by 1 / (1 - dropout_p) of what is kept, else by 0.
+// Multiplies dP by 1 / (1 - dropout_p) for pairs that are kept, by 0 for the others.
 template <int TILES, int COUNT>
 __device__ __forceinline__ void drop_gradients(float (&d_weight)[TILES][COUNT], const unsigned (&kept)[TILES], float factor) {
 #pragma unroll
@@ -66,7 +66,7 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[TILES][COUNT], 
             d_weight[t][i] = factor * (kept[t] >> i & 1 ? d_weight[t][i] : 0);
 }
 
-// P is 0 where it is dropped. What is kept is divided at the end, as dV.
+// Sets P to 0 where it is dropped. The division of the others is applied to dV at the end.
 template <int TILES, int COUNT>
 __device__ __forceinline__ void drop_weights(float (&weight)[TILES][COUNT], const unsigned (&kept)[TILES]) {
 #pragma unroll

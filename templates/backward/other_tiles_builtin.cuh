@@ -45,7 +45,7 @@ __device__ __forceinline__ KeyTiles key_tiles(const attention_params &p, const W
     return {0, min(p.len_kv, keys_seen(p, last))};
 }
 
-// Negative when there is no further tile.
+// Returns the first key of the next tile; negative if there is none.
 __device__ __forceinline__ int next_keys(const attention_params &, const Where &, KeyTiles &walk) {
     const int key = walk.key;
     walk.key = key + STEP_N;

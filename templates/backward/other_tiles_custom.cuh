@@ -1,6 +1,6 @@
 //$ needs block_m block_n step_m step_n part_keys
 
-// Masks that are expressions: each lane of a warp judges a tile of its own.
+// Masks that are expressions: each lane of a warp tests a tile of its own.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &, int) { return 0; }
@@ -8,7 +8,7 @@ __device__ __forceinline__ int first_query(const attention_params &, int) { retu
 // Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
 struct QueryTiles {
     int index, left, query, key0;
-    // Of 32 tiles from `query` on, a bit each: those to come; those whose queries see every key of a part.
+    // One bit for each of 32 tiles from `query` on: tiles that are still to come; tiles whose queries see every key of a part.
     unsigned needed, whole[KEY_PARTS];
 };
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ KeyTiles key_tiles(const attention_params &p, const W
     return {keys.first / STEP_N * STEP_N, keys.end, q_first, q_last};
 }
 
-// Negative when there is no further tile.
+// Returns the first key of the next tile; negative if there is none.
 __device__ __forceinline__ int next_keys(const attention_params &p, const Where &at, KeyTiles &walk) {
     const int key = next_needed<STEP_N>(p, at, walk.q_first, walk.q_last, walk.key, walk.end);
     walk.key = key + STEP_N;

@@ -2,7 +2,7 @@
 //$ include "backward/unit_products.cuh"
 //$ include "target/sm_80.cuh"
 
-// The warp's rows of a tile of 64 as an operand in registers.
+// The warp's rows of a 64-row tile, as an operand in registers.
 template <int DIM> using OwnRows = unsigned[(DIM + 15) / 16][4];
 
 template <int DIM, int PANELS_OF> __device__ __forceinline__ void load_own_rows(OwnRows<DIM> &own, const Panels<PANELS_OF, 64> &from) {

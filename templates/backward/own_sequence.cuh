@@ -2,7 +2,7 @@
 //$ include "params/attention_backward.h"
 //$ if layout == dense
 
-// Sequences of one length: what a kernel is told holds for the block's.
+// All sequences have one length, so the parameters of a kernel hold for the block's sequence.
 template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
     return all;
 }
@@ -11,8 +11,8 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_queries(c
 __device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
 //$ else
 
-// Lengths of the block's sequence, and where it begins. They are in shared memory and are read anew for every tile, because the
-// roles have no registers left that would keep them.
+// Lengths and start of the block's sequence. They are in shared memory and are read anew for every tile, because the warp roles have no
+// registers left to keep them.
 struct alignas(16) Sequence {
     int len_q, len_kv;
     int first_q, first_kv; //$ if layout == ragged
@@ -23,7 +23,7 @@ __device__ __forceinline__ Sequence numbers_of(const attention_params &own) {
     return {own.len_q, own.len_kv};                            //$ else
 }
 
-// What a kernel is told of all sequences -> what holds for the block's, but for its tensors.
+// Turns the parameters of all sequences into those of the block's sequence, except for its tensors.
 template <typename Shared> __device__ __forceinline__ attention_params own_sequence(const attention_params &all, const Shared &shared) {
     attention_params p = all;
     p.len_q = shared.sequence.len_q;

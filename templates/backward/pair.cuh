@@ -6,14 +6,14 @@
 // One query and one key.
 
 struct PairGradient {
-    float weight;     // P, as dropout leaves it
-    float d_s;        // dS, by the scaled product
-    float s, d_score; // the scaled product, and the gradient by the score //$ if wants_d_params > 0
+    float weight;     // P, after dropout
+    float d_s;        // dS, the gradient with respect to the scaled product
+    float s, d_score; // the scaled product; the gradient with respect to the score //$ if wants_d_params > 0
 };
 
-// P = e^(f(s) - LSE) and dS = P (dP - D) f'(s), of a scaled product s and a key that the query sees. A weight of 0 has no
-// gradient, wherever the derivative is infinite.
-// Dropout multiplies P, and so dP, by 0 or by 1 / (1 - dropout_p). //$ if dropout == 1
+// Computes P = e^(f(s) - LSE) and dS = P (dP - D) f'(s) from the scaled product s of the query and a key that it sees. A weight of 0 has
+// no gradient, even where the derivative is infinite.
+// Dropout multiplies P, and thus dP, by 0 or by 1 / (1 - dropout_p). //$ if dropout == 1
 __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p, const Where &at, int query, int key, float s,
                                                       float d_weight, float lse, float dot) {
     float score = s;

@@ -4,10 +4,10 @@
 
 struct PairWeight {
     float weight; // P = e^(f(scale s) - LSE)
-    float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
+    float slope;  // P f'(scale s), the factor of dP - D; 0 where the weight is 0, even if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. The query and the key exist all the same, since the score reads what belongs to them.
+// Returns 0 for both if the pair is not seen. The query and the key exist even then, since the score reads what belongs to them.
 template <typename Key>
 __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {

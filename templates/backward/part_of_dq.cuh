@@ -1,8 +1,8 @@
 //$ needs consumers dq_columns bfloat16
 //$ include "backward/unit_products.cuh"
 
-// dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued. `d_s`, `k`: descriptors of dS^T (64 keys, 64 queries) and of
-// K (64 keys, DQ_COLUMNS) of consumer i.
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS^T (64 keys,
+// 64 queries) and of K (64 keys, DQ_COLUMNS) of consumer i.
 template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
 #pragma unroll

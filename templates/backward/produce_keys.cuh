@@ -1,7 +1,7 @@
 //$ needs mask score block_m panels panels_v consumers stages v_stages step_n
 //$ include "backward/map_rows.cuh"
 
-// One warp loads Q and dO of the block, then the tiles of keys that any of its queries sees.
+// One warp loads Q and dO of the block, then the K and V tiles in which any of its queries sees a key.
 __device__ __forceinline__ void produce_keys(const attention_backward_tma_params &params, SharedQueries &shared, int index, int query0) {
     const attention_params &all = params.backward.forward;
     const int head = index % all.heads, batch = index / all.heads, kv_head = head / (all.heads / all.kv_heads);

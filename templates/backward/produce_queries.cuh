@@ -21,16 +21,16 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries, which marks the end of the
-// item. A lane copies 16 bytes of LSE or D for 64 queries.
+// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item.
+// Each lane copies 16 bytes of LSE or D per 64 queries.
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    int sums = -1;                   // of the step before  //$ if dq_in_turn
-    int sums = -1, sums_before = -1; // of the steps before //$ elif dq_added
+    int sums = -1;                   // of the previous step //$ if dq_in_turn
+    int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added
     QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
     bool last = false;
 #pragma unroll 1
@@ -88,7 +88,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 }
 
 //$ if mask == causal and key_stages > 1
-// Are items few and long? A block then takes the next one only when it is done with its own: even shares gain more than loading ahead.
+// True if items are few and long. A block then takes the next item only after finishing its own: even shares gain more than loading ahead.
 __device__ __forceinline__ bool takes_late(const attention_params &p) {
     const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
     return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;

@@ -1,9 +1,9 @@
 //$ needs dq_added pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
-// The order of a consumer's steps: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup
-// are in flight beside its other work: dV beside dS, and dP^T beside the exponentials. Nothing is in flight where the loop closes.
-// dQ is multiplied one step late, so that no consumer waits for another. Its sums are added beside dK and S^T. //$ if dq_added
+// Schedule of a consumer: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup overlap its
+// other work: dV overlaps dS, and dP^T overlaps the exponentials. Nothing is in flight at the back edge of the loop.
+// dQ is multiplied one step late, so no consumer waits for another. It is added to its sums during dK and S^T. //$ if dq_added
 template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
@@ -26,7 +26,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
         c.weigh_gradients();
         //$ if dq_added
         c.share();
-        c.multiply_dq(); // in an item's first step in vain: a branch would cost registers
+        c.multiply_dq(); // wasted in the first step of an item: a branch would cost registers
         wgmma_wait<1>();
         wgmma_settle(c.dv[0]);
         c.release_d_o();

@@ -2,8 +2,8 @@
 //$ include "params/attention_backward.h"
 //$ include "sequence/ragged.cuh"
 
-// What a kernel is told of all sequences -> what holds for one: its lengths and its rows of the packed tensors. Strides from one
-// sequence to the next are 0.
+// Turns the parameters of all sequences into those of one: its lengths and its rows of the packed tensors. Strides from one sequence to
+// the next are 0.
 __device__ __forceinline__ attention_backward_params sequence_of(const attention_backward_params &all, int batch) {
     attention_backward_params p = all;
     p.forward = sequence_of(all.forward, batch);
@@ -27,5 +27,5 @@ __device__ __forceinline__ attention_backward_params sequence_of(const attention
     return p;
 }
 
-// Queries of a head that the workspace has room for.
+// Returns how many queries of a head the workspace has room for.
 __device__ __forceinline__ int most_queries(const attention_params &p) { return p.max_len_q; }

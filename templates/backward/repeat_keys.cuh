@@ -2,7 +2,7 @@
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_rows.cuh"
 
-// The weights of the pairs of 16 keys and 16 queries, P^T in s, and dS^T in d_weight where DK.
+// Computes the weights of the pairs of 16 keys and 16 queries: P^T in s and, if DK, dS^T in d_weight.
 template <bool DK>
 __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
                                                    const Where &at, int index, int query0, int key0) {
@@ -14,8 +14,8 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// Finds the next 16 queries, from query0 on, of which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if there
-// are none. query0 is a multiple of 16.
+// Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
+// there are none. query0 is a multiple of 16.
 __device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
@@ -35,8 +35,8 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
     return query0;
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: only
-// over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
+// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                                  int key0, int column, unsigned strange, bool some) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     return false;
 }
 
-// First over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
+// Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                             int key0, int column, unsigned strange) {
@@ -83,7 +83,7 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
     return true;
 }
 
-// dK of 16 keys of a warp once more, to memory, where it was strange: of 2 COUNT columns, of which PASS are neighbours.
+// Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {
@@ -99,7 +99,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
     }
 }
 
-// dV of 16 keys of a warp once more, to memory, where it was strange.
+// Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {

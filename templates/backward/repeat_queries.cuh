@@ -2,7 +2,7 @@
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/repeat_rows.cuh"
 
-// dQ of 16 queries of a warp once more, to memory, where it was strange: dQ += dS K.
+// Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
     __syncwarp(); // other lanes stored these elements the first time

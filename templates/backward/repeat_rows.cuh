@@ -7,12 +7,12 @@
 //$ include "target/sm_80.cuh"
 
 // NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but in a product of tiles 0 * NaN and
-// 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
-// rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
-// and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
-// as those of wgmma do. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
+// 0 * infinity are NaN. So a warp whose sums are not all finite stores them, computes them again, and stores the results. It takes 16 rows
+// of the other side at a time, by mma.sync from global memory. It multiplies the finite elements of these rows, and the others where they
+// count. In Q and K the others never count: with them the score of a pair is not finite, so dS is NaN where it is not 0. Accumulators of
+// mma have the layout of those of wgmma. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
 
-// So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
+// Returns how many columns of a gradient are computed at a time: what a warp then holds must fit into the registers that its sums had.
 __device__ constexpr int columns_of_pass(int dim) {
     return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : dim % 16 == 0 ? 16 : 8;
 }
@@ -30,7 +30,7 @@ template <int COUNT> struct Strange {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Of sums (16, 2 COUNT), of which `rows` rows are there.
+// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
 template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
     const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
@@ -44,7 +44,7 @@ template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(cons
     return strange;
 }
 
-// Those of PASS columns from `column` on, a multiple of PASS.
+// Returns the bits of PASS columns from `column` on, a multiple of PASS.
 template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
     unsigned found = 0;
 #pragma unroll
@@ -53,7 +53,7 @@ template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pa
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// Are these sums NaN?
+// True if all sums that `strange` marks are NaN, in all lanes.
 template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
     bool all = true;
 #pragma unroll
@@ -62,7 +62,7 @@ template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[
     return __all_sync(0xffffffffu, all);
 }
 
-// Rows of a head. In place of a row that is not there the last one: it has no weight.
+// Rows of a head. The last row stands in for a row that does not exist: it has no weight.
 struct MemoryRows {
     const Input *first;
     long long stride;
@@ -71,15 +71,15 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which TMA wants aligned. //$ if algorithm == flash_async
-    // Two neighbouring elements, which may lie anywhere.  //$ else
+    // Two neighbouring elements, which TMA requires to be aligned. //$ if algorithm == flash_async
+    // Two neighbouring elements, at any alignment.        //$ else
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);                        //$ if algorithm == flash_async
         return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16; //$ else
     }
 };
 
-// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
     }
 }
 
-// sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
+// sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
@@ -109,7 +109,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     unsigned odd = 0;
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) {
-        unsigned b[2]; // of rows `row`, the next, and 8 further on
+        unsigned b[2]; // of two rows, and of the two that are 8 further on
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = other_row + lane % 4 * 2 + 8 * half, column = 8 * i + lane / 4;
@@ -122,7 +122,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     return __any_sync(0xffffffffu, odd != 0);
 }
 
-// sum (16, 2 COUNT) += weights (16, 16) times what is not finite of 16 rows, but for weights of 0.
+// sum (16, 2 COUNT) += weights (16, 16) times the elements of 16 rows that are not finite, without weights of 0.
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
@@ -148,13 +148,13 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
     }
 }
 
-// S -> P and dP -> dS, of 16 queries and 16 keys, keys down or queries down. One element at a time, the others move up, since masks and
-// scores may be long.
+// S -> P and dP -> dS, of 16 queries and 16 keys; rows are keys or queries. Processes one element at a time while the others move up,
+// since the code of masks and scores may be long.
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
-    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // of a thread
+    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll
     for (int i = 0; i < QUERIES; i++) {

@@ -5,7 +5,7 @@
 //$ include "backward/store_rows.cuh"
 //$ include "target/sm_90.cuh"
 
-// The sums of 64 queries, times the scale -> dQ.
+// Multiplies the sums of 64 queries by the scale and stores them as dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
     //$ if dependent_launches == 1

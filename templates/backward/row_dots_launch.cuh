@@ -4,10 +4,10 @@
 //$ include "fragment/reduce.cuh"
 //$ include "target/sm_90.cuh"
 
-// D = row sum of dO * O, less dLSE: one number a query, at the beginning of the workspace. The row sum is that of P * dP, which
+// D = row sum of dO * O, minus dLSE: one number per query, at the start of the workspace. The row sum equals that of P * dP, which
 // the derivative of the softmax subtracts from every dP.
 //$ if algorithm == flash_mma
-// Behind these numbers LSE for the base 2; of a query that sees no key +INFINITY, which makes every weight 0.
+// LSE in base 2 follows these numbers; it is +INFINITY for a query that sees no key, which makes every weight 0.
 //$ end
 
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -20,14 +20,14 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
 }
 
 //$ end
-// One warp a row.
+// One warp per row.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_dots(const __grid_constant__ attention_backward_params all) {
     //$ if dependent_launches == 1
     grid_dependency_wait();
     launch_dependents();
     //$ end
-    const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // index of (batch, head, query)
     if (row >= static_cast<long long>(all.forward.batch) * all.forward.heads * all.forward.len_q)
         return;
     const long long index = row / all.forward.len_q, query = row % all.forward.len_q;

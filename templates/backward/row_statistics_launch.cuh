@@ -4,21 +4,21 @@
 //$ include "fragment/reduce.cuh"
 //$ include "target/sm_90.cuh"
 
-// Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
-// subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
-// padded to whole steps by such that see no key.
+// Two numbers per query, at the start of the workspace: D = row sum of dO * O, minus dLSE, which the derivative of the softmax subtracts
+// from every dP; and LSE in base 2, +INFINITY for a query that sees no key, which makes every weight 0. Queries are padded to whole
+// steps with queries that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) {
     return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
 }
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
-// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
+// Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
+// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
-// Eight elements, which TMA wants aligned. //$ if algorithm == flash_async
-// Eight elements, which may lie anywhere.  //$ else
+// Eight elements, which TMA requires to be aligned. //$ if algorithm == flash_async
+// Eight elements, at any alignment.        //$ else
 __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     //$ if algorithm == flash_mma
     if (reinterpret_cast<unsigned long long>(from) % 16 != 0) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
-// Eight lanes a row, 16 bytes at a time.
+// Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
     //$ if dependent_launches == 1

@@ -1,10 +1,10 @@
 //$ needs bias_copied step_m block_n
 
-// The keys of a thread as the score takes them, for elements of S^T as in backward/weigh_keys.cuh.
+// The keys of a thread in the form that the score takes, for elements of S^T as in backward/weigh_keys.cuh.
 //$ if bias_copied
 //$ include "expression/bias_key.cuh"
 
-// Rows that the score adds, of the queries of a step. They are padded, so that they lie in different banks.
+// Rows that the score adds, for the queries of a step. They are padded, so that they lie in different banks.
 using BiasTile = unsigned short[STEP_M][BLOCK_N + 8];
 
 struct ScoreKeys {

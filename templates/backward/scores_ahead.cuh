@@ -1,8 +1,7 @@
 //$ needs mask dropout kept_stages bias_copied added_ahead dq_added dq_in_turn dq_first pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
-// The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
-// closes.
+// Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
 // The consumers take turns with dQ, so that one multiplies it while the other computes exponentials. //$ if dq_in_turn
 // dQ is multiplied one step late, so that no consumer waits for another. //$ elif dq_added
 template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
@@ -43,7 +42,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     take_turn(c.index); //$ if pingpong_schedule
     c.weigh(1);
     pass_turn(c.index); //$ if pingpong_schedule
-    c.await_d_o(1); // also keeps the assembler from waiting for dQ before
+    c.await_d_o(1); // also keeps the assembler from waiting for dQ earlier
     //$ if not dq_first
     if constexpr (DQ) {
         wgmma_wait<0>();
@@ -76,7 +75,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
         else
             take_step<DK, DV, false>(c);
         //$ elif dq_added
-        take_step<DK, DV, true>(c); // dQ in an item's first step in vain: a branch would cost registers
+        take_step<DK, DV, true>(c); // dQ is wasted in the first step of an item: a branch would cost registers
     c.finish_last_dq();
         //$ else
         take_step<DK, DV, false>(c);

@@ -1,9 +1,9 @@
 //$ needs step_m
 //$ include "backward/pairs_custom.cuh"
 
-// Which pairs of the thread's keys and queries of a step are seen: bit i for element i of S^T (backward/weigh_keys.cuh). All are looked
-// at together, so that what the mask reads for a key or a query is loaded once. Queries behind the last have no weight, whatever this
-// says of them.
+// Returns which pairs of the thread's keys and queries of a step are seen: bit i is for element i of S^T (backward/weigh_keys.cuh). All
+// pairs are tested together, so that what the mask reads for a key or a query is loaded once. Queries past the last one have no weight,
+// whatever their bits are.
 __device__ __forceinline__ unsigned seen_pairs(const attention_params &p, const Where &at, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
     unsigned seen = 0;

@@ -1,7 +1,7 @@
 //$ needs bfloat16 warp_queries
 //$ include "load/pieces.cuh"
 
-// Products of which a warp has 32 rows, of tiles in shared memory.
+// Products of tiles in shared memory, of which a warp computes 32 rows.
 
 template <int TILES, int COUNT> __device__ __forceinline__ void clear(float (&sum)[TILES][COUNT]) {
 #pragma unroll
@@ -11,8 +11,8 @@ template <int TILES, int COUNT> __device__ __forceinline__ void clear(float (&su
             value = 0;
 }
 
-// sum (32, 16 COLUMNS) += a (32, 16 STEPS) b. load_a(a, step) loads operand a of a step, and load_b(b, step, n) operand b of 16 columns,
-// AHEAD products of 16 columns before it is wanted.
+// sum (32, 16 COLUMNS) += a (32, 16 STEPS) b. load_a(a, step) loads operand a of a step, and load_b(b, step, n) loads operand b of 16
+// columns, AHEAD products of 16 columns before its use.
 template <int STEPS, int COLUMNS, typename LoadA, typename LoadB>
 __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA load_a, LoadB load_b) {
     constexpr int AHEAD = 2, COUNT = STEPS * COLUMNS;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA lo
     }
 }
 
-// sum (32, 2 COUNT) = own other^T, of rows of 16 STEPS elements, from own_row and other_row on.
+// sum (32, 2 COUNT) = own other^T, for rows of 16 STEPS elements, from own_row and other_row on.
 template <int STEPS, int COUNT, int OWN_ROWS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], const Rows16<OWN_ROWS, WIDTH> &own, int own_row,
                                                      const Rows16<ROWS, WIDTH> &other, int other_row) {
@@ -55,32 +55,32 @@ __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], con
         [&](unsigned(&b)[4], int step, int n) { load_matrices_at(b, other.beyond(first_other, 16 * n, 2 * step)); });
 }
 
-// The columns of warp `part` of SHARERS that share a product: COLUMNS neighbours, where that is 16 times a power of two, or each SHARERS-th
-// 16. Either way no bit of a step's number is in the number of the first chunk (Rows16::beyond).
+// The columns of warp `part` among SHARERS warps that share a product: COLUMNS neighbours if COLUMNS is 16 times a power of two, otherwise
+// every SHARERS-th group of 16. Either way, no bit of a step's number is set in the number of the first chunk (Rows16::beyond).
 template <int SHARERS, int COLUMNS> struct Share {
     static constexpr int STEPS = COLUMNS / 16, STRIDE = (STEPS & (STEPS - 1)) == 0 ? 1 : SHARERS; // from step to step
     static_assert(STRIDE == 1 || (SHARERS & (SHARERS - 1)) == 0, "as said");
     static constexpr int NEIGHBOURS = STRIDE == 1 ? COLUMNS : 16;
     int part;
 
-    // Where the warp finds its first columns of 16 rows from `row` on, for operand b.
+    // Returns the address of the warp's first columns in 16 rows from `row` on, for operand b.
     template <int ROWS, int WIDTH> __device__ __forceinline__ SharedAddress address(const Rows16<ROWS, WIDTH> &tile, int row) const {
         const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
         return tile.address(row + lane % 16, column_of(0) / 8 + lane / 16);
     }
-    // Those of a step, `row` rows further down.
+    // Returns the address of the columns of a step, `row` rows further down.
     template <int ROWS, int WIDTH>
     static __device__ __forceinline__ SharedAddress beyond(const Rows16<ROWS, WIDTH> &tile, SharedAddress first, int row, int step) {
         return tile.beyond(first, row, 2 * STRIDE * step);
     }
-    // The first of the 8 columns that are the warp's chunk.
+    // Returns the first of the 8 columns of the warp's chunk.
     __device__ __forceinline__ int column_of(int chunk) const {
         return part * 16 * (STRIDE == 1 ? STEPS : 1) + chunk / 2 * 16 * STRIDE + chunk % 2 * 8;
     }
 };
 
-// sum (32, 2 COUNT) += a (32, K) b (K, 2 COUNT), both in shared memory: a from a_row and a_column on, TRANSPOSED as (K, 32); b from b_row
-// on, a share of its columns.
+// sum (32, 2 COUNT) += a (32, K) b (K, 2 COUNT), both in shared memory: a from a_row and a_column on, stored as (K, 32) if TRANSPOSED;
+// b from b_row on, in the columns of `share`.
 template <int K, bool TRANSPOSED, int SHARERS, int COUNT, int A_ROWS, int A_WIDTH, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], const Rows16<A_ROWS, A_WIDTH> &own, int a_row,
                                                       int a_column, const Rows16<ROWS, WIDTH> &other, int b_row,
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], co
         [&](unsigned(&b)[4], int step, int n) { load_matrices_transposed(b, share.beyond(other, first_other, 16 * step, n)); });
 }
 
-// The same of a in registers, (32, 16 STEPS).
+// The same with a in registers, (32, 16 STEPS).
 template <int STEPS, int SHARERS, int COUNT, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_product_of_registers(float (&sum)[2][COUNT], const unsigned (&pairs)[2][STEPS][4],
                                                          const Rows16<ROWS, WIDTH> &other, int b_row,
@@ -127,7 +127,7 @@ __device__ __forceinline__ void pack_tile(unsigned (&pairs)[2][WARP_QUERIES / 16
             pairs[t][i / 4][i % 4] = pack<BFLOAT16>(value[t][2 * i], value[t][2 * i + 1]);
 }
 
-// To rows `row` on and columns `column` on of a tile.
+// Stores operands to a tile, from row `row` and column `column` on.
 template <int ROWS, int WIDTH>
 __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, int column, const unsigned (&pairs)[2][WARP_QUERIES / 16][4]) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;

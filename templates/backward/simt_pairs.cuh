@@ -2,12 +2,12 @@
 //$ include "backward/gradients.cuh"
 //$ include "backward/pair.cuh"
 
-// P and dS of a tile of pairs, by multiply-adds from shared memory. Threads stand in a grid of THREADS_M x THREADS_N; thread (y, x) has
+// P and dS of a tile of pairs, by multiply-adds from shared memory. The threads form a grid of THREADS_M x THREADS_N; thread (y, x) owns
 // elements (y + i THREADS_M, x + j THREADS_N).
 
-constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N; // elements of S of a thread
+constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N; // elements of S per thread
 
-// Rows first .. first + ROWS - 1 of a tensor; 0 outside.
+// Loads rows first .. first + ROWS - 1 of a tensor; 0 outside.
 template <int DIM, int ROWS, int PITCH>
 __device__ __forceinline__ void load_rows(float (&tile)[ROWS][PITCH], const Input *tensor, long long row_stride, int first,
                                           int rows) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void add_products(float (&sum)[ROWS][PER_ROW], const 
                 sum[i][j] = fmaf(a[y + i * THREADS_M][step], b[x + j * THREADS_N][step], sum[i][j]);
 }
 
-// sum += weight * row, for the columns x + j THREADS_N of a row. A weight of 0 would not do where the row holds NaN.
+// sum += weight * row, for the columns x + j THREADS_N of a row. A weight of 0 is skipped, since the row may hold NaN.
 template <int PER_ROW> __device__ __forceinline__ void add_row(float (&sum)[PER_ROW], float weight, const float *row, int x) {
     if (weight != 0)
 #pragma unroll
@@ -39,17 +39,17 @@ template <int PER_ROW> __device__ __forceinline__ void add_row(float (&sum)[PER_
             sum[j] = fmaf(weight, row[x + j * THREADS_N], sum[j]);
 }
 
-// The queries of a tile and the keys of another.
+// First query and first key of a tile of pairs.
 struct TileOfPairs {
     int query0, key0;
 };
 
-// Does a query of the tile see a key of it?
+// True if a query of the tile sees a key of it.
 __device__ __forceinline__ bool is_needed(const attention_params &p, const Where &at, TileOfPairs tile) {
     return some_pair_seen(p, at, tile.query0, BLOCK_M, tile.key0, BLOCK_N);
 }
 
-// P and dS of the pairs of this thread; both 0 of pairs that are not seen.
+// Computes P and dS of this thread's pairs; both are 0 for pairs that are not seen.
 __device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], const attention_params &p, const Where &at,
                                            const Shared &tile, TileOfPairs of, const float *lse, const float *dots) {
     const int thread = threadIdx.x, y = thread / THREADS_N, x = thread % THREADS_N;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void form_pairs(PairGradient (&pair)[PER_M][PER_N], c
         }
 }
 
-// One number of each pair to shared memory, for the threads of its row or column: P, then dS.
+// Stores one number of each pair, P and then dS, to shared memory for the threads of its row or column.
 __device__ __forceinline__ void share_pairs(Shared &tile, const PairGradient (&pair)[PER_M][PER_N], float PairGradient::*number, int y,
                                             int x) {
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ __forceinline__ void add_rows_of_queries(float (&sum)[ROWS][PER_ROW],
             add_row(sum[i], pairs[y + i * THREADS_M][key], rows[key], x);
 }
 
-// factor * sum -> rows `first` on of a gradient.
+// Stores factor * sum to the rows of a gradient from `first` on.
 template <int DIM, int ROWS, int PER_ROW>
 __device__ __forceinline__ void store_sums(Output *to, long long row_stride, int first, int rows, const float (&sum)[ROWS][PER_ROW],
                                            float factor, int y, int x) {

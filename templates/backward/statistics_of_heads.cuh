@@ -8,10 +8,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a //$ if vector_sums
-// time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, a number at a time. //$ else
-// tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four //$ if vector_sums
+// numbers at a time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, one number at a //$ else
+// time. tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return index * (padded_queries(p) / 64) + query / 64;
 }
@@ -20,7 +20,7 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 }
 
 //$ if algorithm == flash_async
-// Behind them, for each launch: the number of items that its blocks have taken.
+// After them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }

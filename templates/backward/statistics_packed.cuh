@@ -1,6 +1,6 @@
 //$ needs algorithm vector_sums dq_width rows_padded
 
-// As in packed tensors sequences are one behind another, but each begins at a multiple of ROWS_PADDED.
+// As in packed tensors, sequences follow one another, but each starts at a multiple of ROWS_PADDED.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
 __device__ __forceinline__ long long first_row(const attention_params &p, int index) {
     const int batch = index / p.heads, head = index - batch * p.heads;
@@ -13,10 +13,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, int index)
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a //$ if vector_sums
-// time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, a number at a time. //$ else
-// tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four //$ if vector_sums
+// numbers at a time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, one number at a //$ else
+// time. tile: the place of their first query in the rows above, / 64. //$ if not vector_sums
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
 }
@@ -25,7 +25,7 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 }
 
 //$ if algorithm == flash_async
-// Behind them, for each launch: the number of items that its blocks have taken.
+// After them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.heads) * rows_of_head(p) / 64)) + launch;
 }

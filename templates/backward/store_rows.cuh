@@ -1,7 +1,7 @@
 //$ needs dtype_out
 //$ include "sequence/element.cuh"
 
-// Which columns of a row the accumulators of a warp are: all of them, in order.
+// The columns of a row that the accumulators of a warp hold: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
 };
@@ -15,11 +15,11 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
     return pack<false>(low, high); //$ else
 }
 
-// Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
+// Stores row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
 template <int DIM, int HALF, typename Columns>
 __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside,
                                              Columns columns) {
-    constexpr int COUNT = HALF / 4; // of chunks in a row
+    constexpr int COUNT = HALF / 4; // chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
         unsigned pair[4];
@@ -35,17 +35,17 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, in
 }
 //$ end
 
-// The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
+// Stores the accumulators of a warp times a factor to rows row0 .. of a head, of which `count` exist.
 template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
     const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0; //$ if dtype_out != fp32
-    // two elements are one store where every row begins at a multiple of two
+    // two elements go into one store if every row begins at a multiple of two
     const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
 #pragma unroll
     for (int t = 0; t < TILES; t++)

@@ -2,8 +2,8 @@
 //$ include "fragment/not_finite.cuh"
 
 // NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but 0 * NaN and 0 * infinity are NaN. So a
-// block whose sums are not all finite forms them once more: by what is finite of the rows, and by the rest where it counts. Of Q and K
-// nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0.
+// block whose sums are not all finite computes them again, from the finite elements of the rows, and from the others where they count. In
+// Q and K the others never count: with them the score of a pair is not finite, so dS is NaN where it is not 0.
 
 template <int TILES, int COLUMNS> __device__ __forceinline__ bool has_not_finite(const float (&sum)[TILES][COLUMNS]) {
     float all = 0; // finite only if all terms are
@@ -15,7 +15,7 @@ template <int TILES, int COLUMNS> __device__ __forceinline__ bool has_not_finite
     return !(fabsf(all) < INFINITY);
 }
 
-// Does some thread of the block say yes? `place`: shared memory that nobody uses any more.
+// True if any thread of the block says yes. `place`: shared memory that is no longer in use.
 __device__ __forceinline__ bool some_thread_says(bool yes, void *place) {
     int *flag = static_cast<int *>(place);
     __syncthreads();
@@ -30,7 +30,7 @@ __device__ __forceinline__ bool some_thread_says(bool yes, void *place) {
     return said;
 }
 
-// Which rows of a tile have an element that is not finite: a bit for each.
+// Returns which rows of a tile have an element that is not finite, one bit per row.
 template <int ROWS, int WIDTH> __device__ __forceinline__ unsigned long long rows_not_finite(const Rows16<ROWS, WIDTH> &tile) {
     unsigned long long rows = 0;
 #pragma unroll 1
@@ -47,7 +47,7 @@ template <int ROWS, int WIDTH> __device__ __forceinline__ unsigned long long row
     return rows;
 }
 
-// sum (16 TILES, COLUMNS) += weights (16 TILES, ROWS) times what is not finite of `other`, but for weights of 0.
+// sum (16 TILES, COLUMNS) += weights (16 TILES, ROWS) times the elements of `other` that are not finite, without weights of 0.
 template <int TILES, int COLUMNS, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_not_finite(float (&sum)[TILES][COLUMNS / 2], const float (&weights)[TILES][ROWS / 2],
                                                const Rows16<ROWS, WIDTH> &other) {

@@ -14,7 +14,7 @@ __device__ __forceinline__ void copy_keys(const attention_params &p, SharedQueri
         .copy<HEAD_DIM_V>(shared.v[stage], key0);
 }
 
-// The queries of a block, and the first row of a warp among them. Found anew where they are wanted, since registers are full.
+// The queries of a block, and the first row of a warp among them. Recomputed at each use, since registers are full.
 struct QueryPlace {
     int index; // batch * heads + head
     int query0, first;
@@ -22,7 +22,7 @@ struct QueryPlace {
 __device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
     const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M;
     const TileOfHead own = tile_in_order(set_apart(static_cast<int>(blockIdx.x)), p.batch * p.heads, tiles);
-    // the last queries see most keys
+    // the last queries see the most keys
     return {own.head, (tiles - 1 - own.tile) * BLOCK_M, set_apart(threadIdx.x) / 32 * 16 * ROW_TILES_M};
 }
 
@@ -53,7 +53,7 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
 #pragma unroll 1
     while (key0 >= 0) {
         copy_async_wait();
-        __syncthreads(); // the tile has come, and all warps are done with the one before
+        __syncthreads(); // the tile has arrived, and all warps have finished with the previous one
         const int next = next_keys(p, at, walk);
         //$ if stages == 2
         if (next >= 0)
@@ -84,7 +84,7 @@ __device__ __forceinline__ void go_over_keys(const attention_backward_params &pa
         stage ^= 1;
         //$ else
         if (next >= 0) {
-            __syncthreads(); // all warps are done with the tile
+            __syncthreads(); // all warps have finished with the tile
             copy_keys(p, shared, 0, batch, kv_head, next);
         }
         //$ end

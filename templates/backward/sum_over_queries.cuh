@@ -53,7 +53,7 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
 #pragma unroll 1
     while (tile.first >= 0) {
         copy_async_wait();
-        __syncthreads(); // the tile has come, and all warps are done with the one before
+        __syncthreads(); // the tile has arrived, and all warps have finished with the previous one
         OtherTile next = next_queries(p, walk);
         //$ if stages == 2
         if (next.first >= 0)
@@ -86,7 +86,7 @@ __device__ __forceinline__ void go_over_queries(const attention_backward_params 
         stage ^= 1;
         //$ else
         if (next.first >= 0) {
-            __syncthreads(); // all warps are done with the tile
+            __syncthreads(); // all warps have finished with the tile
             copy_queries(params, shared, 0, next);
         }
         //$ end

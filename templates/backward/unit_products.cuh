@@ -1,8 +1,8 @@
 //$ needs bfloat16
 //$ include "target/sm_90a_products.cuh"
 
-// The products of a warpgroup that owns 64 rows, by wgmma: issued, asynchronous. Tiles lie in panels of 64 columns, [panel][row][64],
-// 128 bytes a row. Distances in descriptors are in units of 16 bytes.
+// Products of a warpgroup that owns 64 rows, issued as asynchronous wgmma. Tiles are stored in panels of 64 columns, [panel][row][64],
+// 128 bytes per row. Distances in descriptors are in units of 16 bytes.
 
 constexpr int ROWS_OF_STEP = 16 * 128 / 16, COLUMNS_OF_STEP = 16 * 2 / 16;
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[N / 2], unsigned long
                                                  other + step / 4 * (N * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
 }
 
-// sum (64, DIM) += weights (64, N) other (N, DIM), weights in the registers of their rows
+// sum (64, DIM) += weights (64, N) other (N, DIM), with weights in the registers of the threads that own their rows
 template <int DIM, int N>
 __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsigned (&weights)[N / 16][4], unsigned long long other) {
 #pragma unroll

@@ -2,9 +2,9 @@
 //$ include "load/pieces.cuh"
 //$ include "fragment/not_finite.cuh"
 
-// The products of a warp that owns 16 TILES rows: what it reads of the other side serves all of them.
+// Products of a warp that owns 16 TILES rows: what it reads of the other side serves all of them.
 
-// sum (16 TILES, COLUMNS) = own other^T, of rows of 16 STEPS elements. Row `first` of `own` is the warp's first.
+// sum (16 TILES, COLUMNS) = own other^T, for rows of 16 STEPS elements. Row `first` of `own` is the warp's first.
 template <int STEPS, int TILES, int COLUMNS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_rows(float (&sum)[TILES][COLUMNS / 2], const Rows16<ROWS, WIDTH> &own, int first,
                                               const Rows16<COLUMNS, WIDTH> &other) {
@@ -36,8 +36,8 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[TILES][COLUMNS / 2], 
     }
 }
 
-// sum (16 TILES, COLUMNS) += weights (16 TILES, ROWS) other, where the weights, of which each thread has its own, are rounded.
-// FINITE: of what is finite of `other`.
+// sum (16 TILES, COLUMNS) += weights (16 TILES, ROWS) other. Each thread has its own weights, and they are rounded to 16 bits.
+// FINITE: uses only the finite elements of `other`.
 template <int TILES, int COLUMNS, bool FINITE = false, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_weighted(float (&sum)[TILES][COLUMNS / 2], const float (&weights)[TILES][ROWS / 2],
                                              const Rows16<ROWS, WIDTH> &other) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void add_weighted(float (&sum)[TILES][COLUMNS / 2], c
             for (int t = 0; t < TILES; t++) {
                 float *s = &sum[t][8 * j];
                 mma<BFLOAT16>(s[0], s[1], s[2], s[3], a[t], b[0], b[1]);
-                if (8 * j + 4 < COLUMNS / 2) // an odd number of 8 columns leaves half of the last step
+                if (8 * j + 4 < COLUMNS / 2) // with an odd number of 8-column groups, the last step is half full
                     mma<BFLOAT16>(s[4], s[5], s[6], s[7], a[t], b[2], b[3]);
             }
         }

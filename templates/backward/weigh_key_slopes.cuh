@@ -11,7 +11,7 @@ __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16]
 #pragma unroll
         for (int i = 8 * j; i < 8 * j + 8; i++) {
             const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
-            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
+            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP of an unseen pair is
         }
     }
     pack_values(d_s, d_weight);

@@ -3,10 +3,10 @@
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 
-// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
-// 16 w + lane / 4 + 8 r of its warp w, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
+// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is in row
+// 16 w + lane / 4 + 8 r, a key, where w is its warp, and in column 16 j + 8 h + lane % 4 * 2 + e, a query.
 
-// Values of the accumulator layout as operand a of a product.
+// Packs values in the accumulator layout into operand a of a product.
 __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++)
@@ -15,7 +15,7 @@ __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], c
             pairs[j][i] = pack<BFLOAT16>(value[8 * j + 2 * i], value[8 * j + 2 * i + 1]);
 }
 
-// The same, 0 where bit i of `kept` is 0.
+// The same, with 0 where bit i of `kept` is 0.
 __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2], unsigned kept) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++)
@@ -26,7 +26,7 @@ __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], con
         }
 }
 
-// dP^T is multiplied by `factor` where bit i of `kept` is 1, else by 0.
+// Multiplies dP^T by `factor` where bit i of `kept` is 1, otherwise by 0.
 __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], unsigned kept, float factor) {
 #pragma unroll
     for (int i = 0; i < STEP_M / 2; i++)

@@ -1,10 +1,10 @@
 //$ needs mask dropout step_m bfloat16
 //$ include "backward/score_keys.cuh"
 
-// S^T -> P^T as operand of dV += P^T dO, and in the place of S^T the slopes. `lse2`: the statistics of queries from query0 on; key0:
-// the key of the thread's first row.
+// S^T -> P^T as operand of dV += P^T dO; the slopes replace S^T. `lse2`: the statistics of queries from query0 on; key0: the key of the
+// thread's first row.
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
-// Bit i of `kept` is for element i: P^T of what is dropped is 0, the slope is not. //$ if dropout == 1
+// Bit i of `kept` is for element i: P^T of a dropped pair is 0, its slope is not. //$ if dropout == 1
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&weights)[STEP_M / 16][4], const attention_params &p,
                                            const Where &at, const ScoreKeys &keys,

@@ -35,7 +35,7 @@ __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16]
             const float low = to_float(static_cast<Input>(weights[j][i])), high = to_float(static_cast<Input>(weights[j][i] >> 16));
             const float a = low * (d_weight[8 * j + 2 * i] - dot_of[i / 2 * 2]);
             const float b = high * (d_weight[8 * j + 2 * i + 1] - dot_of[i / 2 * 2 + 1]);
-            // whatever dP is of a pair that is not seen
+            // whatever dP of an unseen pair is
             d_s[j][i] = pack<BFLOAT16>(MASKED && low == 0 ? 0 : a, MASKED && high == 0 ? 0 : b);
         }
     }

@@ -2,7 +2,7 @@
 //$ include "backward/score_keys.cuh" if score == custom_score
 //$ let names_pairs = mask != custom_mask or (score == custom_score and not added_ahead)
 
-// S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
+// S^T -> P^T, which is also the slopes. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
 // `added`: what the score adds to the scaled products. //$ if added_ahead
 template <bool MASKED>

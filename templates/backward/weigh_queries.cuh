@@ -2,10 +2,10 @@
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 
-// S and dP of 64 queries -> dS, in the accumulator layout of wgmma: element 4 j + 2 r + e of a thread is of row 16 w + lane / 4 + 8 r
-// of its warp w, which is a query, and of column 8 j + lane % 4 * 2 + e, which is a key.
+// S and dP of 64 queries -> dS, in the accumulator layout of wgmma: element 4 j + 2 r + e of a thread is in row
+// 16 w + lane / 4 + 8 r, a query, where w is its warp, and in column 8 j + lane % 4 * 2 + e, a key.
 
-// S -> slopes P f'. `lse2`, `query`: of the thread's two rows, 8 queries apart.
+// S -> slopes P f'. `lse2`: of the thread's two rows, which are 8 queries apart; `query`: the first of them.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const attention_params &p, const Where &at,
                                               const float (&lse2)[2], int query, int key0) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const atte
     }
 }
 
-// dP is multiplied by `factor` where bit i of `kept` is 1, else by 0.
+// Multiplies dP by `factor` where bit i of `kept` is 1, otherwise by 0.
 __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_N / 2], const unsigned (&kept)[STEP_N / 64], float factor) {
 #pragma unroll
     for (int i = 0; i < STEP_N / 2; i++)
@@ -33,7 +33,7 @@ __device__ __forceinline__ void weigh_query_gradients(unsigned (&d_s)[STEP_N / 1
 #pragma unroll
     for (int i = 0; i < STEP_N / 2; i++) {
         const float value = slope[i] * (d_weight[i] - dot[i / 2 % 2]);
-        d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
+        d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP of an unseen pair is
     }
 #pragma unroll
     for (int j = 0; j < STEP_N / 16; j++)

@@ -4,8 +4,8 @@
 //$ include "backward/weigh_tile.cuh"
 //$ include "backward/kept_pairs.cuh" if dropout == 1
 
-// S^T and dP^T of a warp's 32 keys and WARP_QUERIES queries -> P^T and dS^T, in the accumulator layout of mma: element 8 j + 4 h + 2 r + e
-// of a thread is of row lane / 4 + 8 r, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
+// S^T and dP^T of a warp's 32 keys and WARP_QUERIES queries -> P^T and dS^T, in the accumulator layout of mma: element
+// 8 j + 4 h + 2 r + e of a thread is in row lane / 4 + 8 r, a key, and in column 16 j + 8 h + lane % 4 * 2 + e, a query.
 
 // P = e^(scale s - LSE)
 __device__ __forceinline__ void weigh_scores(float (&s)[2][WARP_QUERIES / 2], float scale, SharedAddress lse2) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void weigh_gradients(float (&d_weight)[2][WARP_QUERIE
     }
 }
 
-// Both are 0 of a pair that is not seen, whatever they were.
+// Sets both to 0 for pairs that are not seen, whatever they were.
 __device__ __forceinline__ void hide_pairs(float (&weight)[2][WARP_QUERIES / 2], float (&d_score)[2][WARP_QUERIES / 2],
                                            const attention_params &p, const Where &at, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;

@@ -2,14 +2,14 @@
 //$ include "backward/weigh_tile.cuh"
 //$ include "backward/kept_pairs.cuh" if dropout == 1
 
-// What the threads of a block sum over keys.
+// Sums over keys, held by the threads of a block.
 struct QuerySums {
     float dq[ROW_TILES_M][COLUMNS_QK / 2]; //$ if wants_dq == 1
     float of_head[HEAD_SUMS]; //$ if head_reads > 0
 };
 
 // S and dP -> dS.
-// Adds to the gradients of what the score reads, too, if `adds`. //$ if wants_d_params > 0
+// Also adds to the gradients of the parameters that the score reads if `adds`. //$ if wants_d_params > 0
 template <bool MASKED>
 __device__ __forceinline__ void weigh_queries(float (&s)[ROW_TILES_M][STEP_N / 2], float (&d_weight)[ROW_TILES_M][STEP_N / 2],
                                               const attention_backward_params &params, const Where &at,

@@ -1,21 +1,21 @@
 //$ include "expression/split_key.cuh"
 
-// The score adds rows of a tensor to S, which can be copied before S is known.
+// The score adds rows of a tensor to S. They can be copied before S is known.
 
-// A key whose element has been loaded, in a pair with that of its neighbour.
+// A key whose element has been loaded, in a pair with its neighbour's element.
 struct BiasKey : SplitKey {
     unsigned pair;
     __device__ __forceinline__ unsigned short element() const {
         return static_cast<unsigned short>(place % 2 ? pair >> 16 : pair & 0xffff);
     }
 };
-// Stands for a key: the score returns the address of its element.
+// Stands in for a key: score_of() writes the address of the key's element to *element.
 struct BiasPlace : SplitKey {
     const unsigned short **element;
 };
 //$ code bias
 
-// Can rows be copied in pieces of 16 bytes?
+// True if rows can be copied in pieces of 16 bytes.
 __device__ __forceinline__ bool rows_in_pieces(const attention_params &p) {
     //$ code pieces
 }

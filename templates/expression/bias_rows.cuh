@@ -1,8 +1,8 @@
 //$ needs block_n consumers bias_stages
 //$ include "expression/bias_key.cuh"
 
-// The rows of a unit by the keys of a K/V tile, in shared memory. They are padded, so that the eight rows of a matrix lie in different
-// banks.
+// The bias of a unit's rows and the keys of a K/V tile, in shared memory. Rows are padded so that the eight rows of a matrix lie in
+// different banks.
 using BiasRows = unsigned short[64][BLOCK_N + 8];
 
 struct BiasStages {

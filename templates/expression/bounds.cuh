@@ -1,8 +1,8 @@
 //$ include "params/attention.h"
 //$ include "target/any.cuh"
 
-// Bounds of many elements of a tensor, by which the kernel classifies tiles. The table of a tensor
-// has the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
+// Bounds of runs of tensor elements, with which the kernel classifies tiles. The table of a tensor
+// holds the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
 constexpr int TABLE_RUN = 64;
 
 template <typename Value> struct Bounds {

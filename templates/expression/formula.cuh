@@ -4,14 +4,14 @@
 //$ let by_tiles = algorithm != flash and algorithm != multi_pass and algorithm != decode
 //$ include "expression/bounds.cuh" if mask == custom_mask and by_tiles
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+// index = batch * heads + head, in 32 bits where it fits: a 64-bit division is a function call.
 template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
@@ -27,11 +27,11 @@ __device__ __forceinline__ int position_of(const attention_params &p, int query)
 
 //$ if mask == custom_mask
 //$ if algorithm in [flash_async, flash_mma]
-// Does the query see the key? A key is an int or another type that represents one.
+// True if the query sees the key. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     //$ else
-// Does the query see the key?
+// True if the query sees the key.
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, int k) {
     //$ end
     //$ code mask
@@ -48,10 +48,10 @@ __device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &
 //$ end
 //$ if mask == custom_mask and by_tiles
 
-// Exact: each key of [first, end) is seen by one of the queries; no key outside [full_first, full_end) is seen by all.
+// Exact: each key in [first, end) is seen by some query; no key outside [full_first, full_end) is seen by all.
 //$ code exact
 
-// Some: false when no query of q_first .. q_last sees a key of k_first .. k_last. All: true when each sees all of them.
+// The first is false only if no query of q_first .. q_last sees a key of k_first .. k_last, the second true only if each sees all.
 __device__ __forceinline__ bool some_seen(const attention_params &p, const Where &at, int q_first, int q_last,
                                           int k_first, int k_last) {
     //$ code some
@@ -61,8 +61,8 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
     //$ code all
 }
 
-// The first key of the first K/V tile of STEP keys, from key0 on, in which some query sees a key; `end` or more if there is none.
-// All lanes of a warp call it, and each classifies a tile of its own.
+// Returns the first key of the first K/V tile of STEP keys, from key0 on, in which some query sees a key; `end` or more if there
+// is none. All lanes of a warp call it, and each lane classifies a different tile.
 template <int STEP>
 __device__ __forceinline__ int next_needed(const attention_params &p, const Where &at, int q_first, int q_last, int key0,
                                          int end) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ int next_needed(const attention_params &p, const Wher
     return key0;
 }
 
-// Do all queries see all keys of the tile at key0?
+// True if all queries are known to see all keys of the tile at key0.
 template <int STEP>
 __device__ __forceinline__ bool is_full(const attention_params &p, const Where &at, int q_first, int q_last,
                                         const Keys &keys, int key0) {
@@ -90,11 +90,11 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
 
 //$ if score == custom_score
 //$ if algorithm in [flash_async, flash_mma]
-// The score, from the scaled score s. A key is an int or another type that represents one.
+// Returns the score for the scaled score s. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     //$ else
-// The score, from the scaled score s.
+// Returns the score for the scaled score s.
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, int k, float s) {
     //$ end
     //$ code score

@@ -7,7 +7,7 @@
 //$ include "expression/bounds.cuh"
 //$ include "target/sm_90.cuh"
 
-// Makes the tables before the attention kernel runs: one warp for each run of TABLE_RUN elements.
+// Computes the tables before the attention kernel runs: one warp per run of TABLE_RUN elements.
 
 __device__ __forceinline__ int value_of_bool(unsigned char x) { return x != 0; }
 __device__ __forceinline__ int value_of_int(int x) { return x; }
@@ -32,7 +32,7 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
             rest /= tensor.size[d];
         }
         const int first = static_cast<int>(run % runs) * TABLE_RUN, last = min(first + TABLE_RUN, length) - 1;
-        // a lane beyond the end looks at the last element once more
+        // lanes beyond the end read the last element again
         Bounds<Value> bounds = bounds_of(value_of(row[min(first + lane, last) * tensor.stride[DIMS - 1]]));
 #pragma unroll 1
         for (int i = first + 32; i <= last; i += 32)

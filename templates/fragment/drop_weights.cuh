@@ -2,10 +2,10 @@
 //$ include "fragment/dropout.cuh"
 //$ include "fragment/unit.cuh"
 
-// P = 0 where it is dropped, in the accumulator layout of mma and wgmma: a thread has both queries of a call of Philox, and of the
-// 32 keys that four neighbouring groups of 8 columns make up those that the call is for.
+// Sets P = 0 where it is dropped, in the accumulator layout of mma and wgmma. A thread holds both queries of a Philox call and, of the
+// 32 keys in four neighbouring groups of 8 columns, the keys of that call.
 
-// SKIPPED groups of the first 32 keys belong to the tile before.
+// SKIPPED groups of the first 32 keys belong to the previous tile.
 template <int SKIPPED>
 __device__ __forceinline__ void drop_weights_from(float (&s)[BLOCK_N / 2], const Dropout &dropout, int query, int key) {
 #pragma unroll
@@ -28,7 +28,7 @@ __device__ __forceinline__ void drop_weights(float (&s)[BLOCK_N / 2], const Unit
     const Row at = unit.at(unit.row());
     const Dropout dropout = dropout_of(unit.p, static_cast<long long>(unit.tile.batch) * unit.p.heads + at.head);
     const int key = key0 + unit.lane % 4 * 2;
-    if (BLOCK_N % 32 != 0 && key0 % 32 != 0) // 16 then
+    if (BLOCK_N % 32 != 0 && key0 % 32 != 0) // it is 16 then
         drop_weights_from<2>(s, dropout, at.query, key);
     else
         drop_weights_from<0>(s, dropout, at.query, key);

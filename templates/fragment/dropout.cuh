@@ -18,19 +18,19 @@ __device__ __forceinline__ Dropout dropout_of(const attention_params &p, long lo
             make_uint2(static_cast<unsigned>(stream), static_cast<unsigned>(stream >> 32))};
 }
 
-// The numbers of eight weights: word i is for key j + 8 i, its lower half for query i, its upper half for query i + 8.
+// Returns the random numbers of eight weights: word w is for key j + 8 w, its lower half for query i, its upper half for query i + 8.
 __device__ __forceinline__ uint4 random_numbers(const Dropout &dropout, int query, int key) {
-    const unsigned i = query, j = key; // unsigned numbers are divided by a shift
+    const unsigned i = query, j = key; // unsigned, so that divisions are shifts
     return philox(make_uint4(j / 32 * 8 + j % 8, i / 16 * 8 + i % 8, dropout.stream.x, dropout.stream.y), dropout.key);
 }
 __device__ __forceinline__ unsigned word_of(const uint4 &numbers, int i) {
     return i == 0 ? numbers.x : i == 1 ? numbers.y : i == 2 ? numbers.z : numbers.w;
 }
 __device__ __forceinline__ bool is_kept(const Dropout &dropout, unsigned word, bool upper) {
-    return (upper ? word : word << 16) >= dropout.threshold; // whose lower half is 0
+    return (upper ? word : word << 16) >= dropout.threshold; // the lower half of the threshold is 0
 }
 
-// One weight by itself.
+// True if a single weight is kept.
 __device__ __forceinline__ bool keeps_pair(const Dropout &dropout, int query, int key) {
     return is_kept(dropout, word_of(random_numbers(dropout, query, key), key / 8 % 4), query / 8 % 2);
 }

@@ -1,7 +1,7 @@
 //$ include "fragment/unit.cuh"
 
-// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
-// there, the last one: its scores are masked.
+// Rows of K and V in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does
+// not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +

@@ -5,16 +5,16 @@
 // The mask bits of this thread's two rows of each unit for a K/V tile: `sees` is evaluated for every pair, while S is being computed.
 //$ if mask_lookup == by_pair
 
-// Are all keys of the tile there, and their elements in aligned pairs?
+// True if all keys of the tile exist, and their elements are in aligned pairs.
 __device__ __forceinline__ bool tile_in_pairs(const attention_params &p, int tile_n) {
     return keys_in_pairs(p) && (tile_n + 1) * BLOCK_N <= p.len_kv;
 }
 
-// Of such a tile. What tensors say of a key is loaded once for the rows of all units.
+// Sets the mask bits of such a tile. Tensor values of a key are loaded once for the rows of all units.
 template <int COUNT>
 __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
     const Unit &unit = *units[0];
-    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that addresses are a row's plus constants
+    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
     int position[COUNT][2];
 #pragma unroll
     for (int u = 0; u < COUNT; u++) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT],
 }
 //$ end
 
-// Of any tile.
+// Returns the mask bits of any tile.
 __device__ __forceinline__ Seen seen_one_by_one(const Unit &unit, int tile_n) {
     const attention_params &p = unit.p;
     int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();

@@ -4,7 +4,7 @@
 
 // Masks under which a query sees an interval of keys.
 
-// Keys of [first[row], end[row]).
+// Returns the mask bits of the keys in [first[row], end[row]).
 __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], const int (&end)[2]) {
     Seen seen = seen_below(key, end), before = seen_below(key, first);
 #pragma unroll
@@ -15,7 +15,7 @@ __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], con
     return seen;
 }
 
-// The mask bits of this thread's two rows for a K/V tile.
+// Returns the mask bits of this thread's two rows for a K/V tile.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
     const int row = unit.row(), upper = unit.position(row), lower = unit.position(row + 8);

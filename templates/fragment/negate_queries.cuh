@@ -1,6 +1,6 @@
 //$ needs panels
 
-// For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
+// Negates Q for scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
 __device__ __forceinline__ void negate_queries(Consumer &c) {
     unsigned *pairs = reinterpret_cast<unsigned *>(c.shared.q[c.queries.stage()][c.index]);
 #pragma unroll 4

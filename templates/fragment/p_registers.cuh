@@ -4,7 +4,7 @@
 
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
+// Issues O (64, HEAD_DIM_V) += P V with P in registers; asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }

@@ -1,8 +1,8 @@
 //$ include "fragment/unit.cuh"
 //$ include "load/paged.cuh"
 
-// Rows of K and V in pages of global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that
-// is not there, the last one: its scores are masked.
+// Rows of K and V in pages of global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row
+// that does not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride +

@@ -3,9 +3,10 @@
 //$ include "fragment/softmax_columns.cuh"
 //$ include "fragment/not_finite_columns.cuh" if mask != none and dtype_kv != int8
 
-// Products with K and V of 8 bits, which become halves in registers: ldmatrix takes two neighbouring bytes for one element.
+// Products with 8-bit K and V, which are converted to halves in registers: ldmatrix treats two neighbouring bytes as one element.
 
-// The column of O, of elements 2 (i % 2) and the next of a step: `group` counts 8 rows of a product, which are every other column.
+// Returns the column of O of elements 2 (group % 2) and the next in step group / 2. `group` counts 8 rows of a product, which are every
+// other column.
 __device__ __forceinline__ int column_of(int group) {
     return group / 2 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 * 2 + group % 2;
 }
@@ -24,7 +25,7 @@ __device__ __forceinline__ void multiply_scores(Scores &s, const Queries &q, con
     for (int step = 0; step < Q_STEPS; step++) {
         unsigned b[ROW_GROUPS][2];
         q.operand(b, step);
-        unsigned bytes[4]; // 16 columns of 32 keys: of keys lane / 4 and 8, 16, 24 further on, columns lane % 4 * 4 and the next
+        unsigned bytes[4]; // 16 columns of 32 keys: for keys lane / 4 and 8, 16, 24 further on, the four columns from lane % 4 * 4 on
         load_matrices_at(bytes, k.beyond(first, 0, step));
 #pragma unroll
         for (int t = 0; t < KEY_GROUPS; t++) {
@@ -47,12 +48,12 @@ __device__ __forceinline__ void multiply_output(float (&o)[ROW_GROUPS][O_STEPS][
     const SharedAddress first = v.address(threadIdx.x % 32, 0);
 #pragma unroll
     for (int step = 0; step < O_STEPS; step++) {
-        unsigned bytes[4]; // 16 columns of 32 keys: of keys lane % 4 * 2 and the next, and 8, 16, 24 further on, columns lane / 4 * 2
+        unsigned bytes[4]; // 16 columns of 32 keys: for keys lane % 4 * 2 and the next, and 8, 16, 24 further on, columns lane / 4 * 2
                            // and the next
         load_matrices_transposed(bytes, v.beyond(first, 0, step));
 #pragma unroll
         for (int t = 0; t < KEY_GROUPS; t++) {
-            unsigned early[2], late[2]; // a column of two keys each
+            unsigned early[2], late[2]; // each register: one column of two keys
             halves_of(early, permute_bytes(bytes[2 * t], 0, 0x3120));
             halves_of(late, permute_bytes(bytes[2 * t + 1], 0, 0x3120));
             unsigned a[4] = {early[0], early[1], late[0], late[1]};

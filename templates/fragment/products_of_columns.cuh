@@ -3,7 +3,7 @@
 //$ include "fragment/softmax_columns.cuh"
 //$ include "fragment/not_finite_columns.cuh" if mask != none
 
-// The column of O, of elements 2 (i % 2) and the next of a step: `group` counts 8 columns.
+// Returns the column of O of elements 2 (group % 2) and the next in step group / 2. `group` counts 8 columns.
 __device__ __forceinline__ int column_of(int group) { return 8 * group + static_cast<int>(threadIdx.x) % 32 / 4; }
 
 // S^T (BLOCK_N, BLOCK_M) = K Q^T.

@@ -1,7 +1,7 @@
 //$ include "fragment/unit.cuh"
 
-// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
-// the last one: its scores are not stored.
+// A row of Q in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does not
+// exist: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);

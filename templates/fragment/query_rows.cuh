@@ -2,7 +2,7 @@
 
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
-// The index of this thread. Addresses made of it are not kept from round to round.
+// Returns the index of this thread. Addresses computed from it are not kept from round to round.
 __device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
 
 __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
@@ -10,19 +10,19 @@ __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
     return static_cast<int>(warp / 4 * ROW_TILES * 64 + warp % 4 * 16);
 }
 
-// Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
+// Loads Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
 __device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], SharedAddress q, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
 }
-// What this thread names of the first of these steps.
+// Returns the address that this thread passes to ldmatrix for the first of these steps.
 __device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned thread) {
     return q.address(first_row_of_warp(thread) + thread % 16, thread % 32 / 16);
 }
 //$ if score != custom_score
 
-// scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+// Negates Q for scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
 __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
 #pragma unroll 1
     for (int r = 0; r < ROW_TILES; r++) {

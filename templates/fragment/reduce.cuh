@@ -1,4 +1,4 @@
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
@@ -7,8 +7,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -22,7 +23,7 @@ template <int COUNT> __device__ __forceinline__ float lanes_max(float x) {
 }
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
 
-// Over all threads of the block. partial: shared memory, one value a warp; free again on return.
+// Reduces over all threads of the block. partial: shared memory, one value per warp; free again on return.
 template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
     x = lanes_reduce<32, Value, join>(x);
     if (threadIdx.x % 32 == 0)

@@ -1,12 +1,12 @@
 //$ needs head_dim head_dim_v score bfloat16 algorithm mask block_m folded
-//$ note Three and four consumers have few registers beside S of the next tile.
+//$ note With three or four consumers, S of the next tile leaves few registers.
 //$ let repeat_holds_q = algorithm == flash_async and (block_m <= 128 or (mask != custom_mask and not folded))
 //$ let repeat_loads_ahead = algorithm == flash_async and block_m <= 128
 //$ include "fragment/not_finite.cuh"
 //$ include "sequence/pair.cuh"
 
-// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
-// lane / 4 and 8 further down.
+// 32 columns of the warp's rows of Q, or of 16 keys. S may sum over columns in any order, so a lane loads 8 neighbouring columns of rows
+// lane / 4 and lane / 4 + 8.
 struct Slice {
     unsigned pairs[2][4];
 };
@@ -48,7 +48,7 @@ __device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const 
     }
 }
 
-// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+// V (16, PASS) of the keys from key0 on, as a lane loads it: keys 2 (lane % 4) and the next, and the two keys 8 further on.
 struct Values {
     unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
 };
@@ -68,22 +68,22 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
     return v;
 }
 
-// Of two pairs the lower elements, or the upper ones.
+// Combines the lower elements of two pairs, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
     unsigned pairs[4];
     load_columns<HEAD_DIM_V, 8>(pairs, row, column);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over //$ if bfloat16
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x03ff03ff; // what is more than an infinity carries over //$ else
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // only a NaN, above infinity, carries into the sign bit //$ if bfloat16
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x03ff03ff; // only a NaN, above infinity, carries into the sign bit //$ else
 }
 
-// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+// Sets the values that are not finite to 0. Returns the pairs of products (add_finite) that have such values, bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
 #pragma unroll
@@ -100,25 +100,25 @@ __device__ __forceinline__ unsigned keep_finite(Values &v) {
     return found;
 }
 
-// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     unsigned weights[4], seen;
 };
 
-// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+// mma counts the values of 16 keys that are not finite: one number holds the count of each kind.
 constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
 __device__ __forceinline__ float count_of(float v) {
     return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
 }
 
-// What the values that were counted add to O.
+// Returns what the counted values add to O.
 __device__ __forceinline__ float sum_of(float count) {
     const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
     return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
 }
 
-// O (16, PASS) += P V of values that are finite.
+// O (16, PASS) += P V of the finite values.
 __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -129,8 +129,8 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
-// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+// O (16, PASS) += P V of the values that are not finite, in these pairs of products, for the rows that see them. Where P is rounded to 0,
+// or dropped, the product is NaN. This is rare, so a loop keeps O in local memory to use few registers, and loads V again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
@@ -154,7 +154,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 }
 
-// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+// Q of the warp, and K of the next 16 keys, as far as there are registers for them.
 struct Operands {
     Slice q[SLICES]; //$ if repeat_holds_q
     Slice k[SLICES]; //$ if repeat_loads_ahead
@@ -173,12 +173,12 @@ struct Operands {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+// Returns P of the 16 keys from key0 on. `next`: first of the following 16 keys. `whole`: all rows see all of the 16 keys.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
                                                  bool whole) {
     float s[8] = {};
     //$ if repeat_holds_q
-    Slice k[SLICES]; // loads of all of them are under way at a time //$ if not repeat_loads_ahead
+    Slice k[SLICES]; // the loads of all slices are in flight together //$ if not repeat_loads_ahead
 #pragma unroll
     for (int i = 0; i < SLICES; i++)
         k[i] = load_keys_slice(unit, key0, i);       //$ if not repeat_loads_ahead
@@ -196,7 +196,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+// O (16, PASS) += P V of 16 keys. True if some row does not see all of them and some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
     const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);

@@ -1,14 +1,14 @@
 //$ needs head_dim_v
 //$ include "fragment/scores_from_memory_fp32.cuh"
 
-// P of 16 keys in fp32, and which keys are seen, as exp2_sixteen says.
+// P of 16 keys in fp32, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     float weights[8];
     unsigned seen;
 };
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
 #pragma unroll
     for (int j = 0; j < 8; j++)
@@ -23,7 +23,7 @@ struct Operands {
 struct Values {};
 __device__ __forceinline__ Values load_values(const Unit &, int, int) { return {}; }
 
-// P of the 16 keys from key0 on.
+// Returns P of the 16 keys from key0 on.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &, const Unit &unit, const Rows &rows, float c, int key0, int,
                                                  bool whole) {
     Sixteen p = {key0};
@@ -32,10 +32,10 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &, const Unit &unit, c
     return p;
 }
 
-// O (16, PASS) += P V of 16 keys. True: some row may not see all of them, and some value may not be finite.
+// O (16, PASS) += P V of 16 keys. True if some row may not see all of them, and some value may not be finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values, const Unit &unit, int first_column, bool whole) {
 #pragma unroll
-    for (int i = 0; i < 8; i++) // the weights of two rows of one key stand in two elements
+    for (int i = 0; i < 8; i++) // two elements hold the weights of two rows for one key
         if (i % 4 < 2)
 #pragma unroll 1
             for (int lane = 0; lane < 4; lane++) {

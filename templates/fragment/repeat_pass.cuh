@@ -1,7 +1,7 @@
 //$ needs head_dim_v algorithm block_m mask mask_lookup folded
 //$ include "fragment/unit.cuh"
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+// Columns of O per pass, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 //$ if algorithm == flash_async and block_m <= 128 and mask_lookup == no_lookup
 constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32; //$ if mask != custom_mask and not folded
 constexpr int PASS = 32;                        //$ else

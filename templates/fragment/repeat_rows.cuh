@@ -7,9 +7,9 @@
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
+// global memory. m and l are correct, so they stay.
 
-// Is an element of O not finite in this thread's row r?
+// True if some element of O in this thread's row r is not finite.
 __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
     bool strange = false;
 #pragma unroll
@@ -23,7 +23,7 @@ __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int
     return strange;
 }
 
-// Is one of the warp's rows of O not finite, though its sum is?
+// True if one of the warp's rows of O is not finite although its l is.
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -37,7 +37,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+// Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
 struct StrangeColumns {
     unsigned words[2];
 };
@@ -54,7 +54,7 @@ __device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUM
     return strange;
 }
 
-// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+// Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
 __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
@@ -72,8 +72,8 @@ struct WalkedTile {
     bool whole; // all rows of the unit see all its keys
 };
 
-// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+// Moves to the next K/V tile of a walk. False if there are no more. The code that follows branches on the result of a reduction, which the
+// compiler knows to be the same in all lanes. Otherwise wgmma descriptors would leave uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
@@ -81,13 +81,13 @@ __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, Wa
     return code >= 0;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit visits.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
     WalkedTile tile;
-    int first, end; // no row sees a key outside
-    int key0;       // of the 16
+    int first, end; // no row sees a key outside [first, end)
+    int key0;       // first of the 16 keys
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
         : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
@@ -105,7 +105,7 @@ struct KeysOfWarp {
         end = __reduce_max_sync(0xffffffffu, end);
     }
 
-    // False when there are no more.
+    // Moves to the next 16 keys. False if there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
         while (key0 >= min(end, tile.key0 + BLOCK_N)) {
@@ -117,7 +117,8 @@ struct KeysOfWarp {
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+// Replaces S (16, 16) of the keys from key0 on by its weights. Returns which elements are of keys that are seen: bit i for s[i]. `whole`:
+// all of them.
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
@@ -125,7 +126,7 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
     const int end[2] = {keys_end(p, unit.at(unit.row()).query + 1), keys_end(p, unit.at(unit.row() + 8).query + 1)}; //$ if mask != custom_mask
     const float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
     const Dropout dropout = dropout_of(p, static_cast<long long>(unit.tile.batch) * p.heads + unit.tile.head); //$ if dropout == 1
-    // One element at a time, the others move up, since masks and scores may be long. //$ if not short_formulas
+    // Processes one element at a time and moves the others up, since masks and scores may be long. //$ if not short_formulas
 #pragma unroll   //$ if short_formulas
 #pragma unroll 1 //$ else
     for (int i = 0; i < 8; i++) {
@@ -146,10 +147,10 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 //$ include "fragment/repeat_fp32.cuh" if dtype == fp32 else "fragment/repeat_16bit.cuh"
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
-// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
+// Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
+// a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
-    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
@@ -163,7 +164,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
-        unsigned columns = 0; // bit j: column `column` + j has one
+        unsigned columns = 0; // bit j: column `column` + j has a NaN
 #pragma unroll
         for (int j = 0; j < 8; j++)
             columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
@@ -181,7 +182,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -190,12 +191,12 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// O (16, HEAD_DIM_V) of the warp's rows, in passes of PASS columns, not yet divided by l. It is in local memory: registers hold only one
 // pass.
 using RepeatedOutput = float[PASSES][PASS / 2];
 
-// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
-// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+// Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
+// these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
     unsigned passes = 0;
 #pragma unroll 1

@@ -1,7 +1,7 @@
 //$ needs half rope head_dim
 //$ include "fragment/row_numbers.cuh"
 
-// Rotary position embedding: pair i of a row turns by position times frequency i.
+// Rotary position embedding: pair i of a row is rotated by position times frequency i.
 
 // The cosines and sines of a lane's pairs of elements.
 template <int COLUMNS> struct Rotation {

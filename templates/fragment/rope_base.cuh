@@ -1,8 +1,8 @@
 //$ needs half
 //$ require half <= 128
 
-// Angles from frequencies. In units of 2^-64 turns the product with the position wraps at whole turns, so that the angle is as
-// exact at position 10^6 as at 1.
+// Angles from frequencies. In units of 2^-64 turns, the product with the position wraps at whole turns, so the angle is as exact
+// at position 10^6 as at 1.
 template <typename Params>
 __device__ __forceinline__ void angle_of(const Params &p, int position, int pair, float &cosine, float &sine) {
     unsigned long long turns = static_cast<unsigned long long>(position) * p.rope_turns[pair];

@@ -3,7 +3,7 @@
 //$ include "fragment/rope_shared_row.cuh"
 //$ include "load/rows_by_warp.cuh"
 
-// Rotates the new rows of a tile of keys, which has come to a stage of the warp, from `key` on.
+// Rotates the new rows of a K tile that has arrived in a stage of the warp. `key`: the first key of the tile.
 __device__ __forceinline__ void rotate_new_keys(const attention_params &all, const attention_params &p, KeyStage &stage, int key) {
     const int first = max(0, keys_before(p) - key), end = min(BLOCK_N, p.len_kv - key);
     if (first >= end)

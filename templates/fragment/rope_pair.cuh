@@ -1,7 +1,7 @@
 //$ needs half rope
 
-// Rotary position embedding: elements pair_element(i, 0) and pair_element(i, 1) of a row turn by position times frequency i. Pairs
-// from HALF on, which do not turn, are neighbours.
+// Rotary position embedding: elements pair_element(i, 0) and pair_element(i, 1) of a row are rotated by position times frequency i.
+// Pairs from HALF on are not rotated and consist of neighbours.
 __device__ __forceinline__ int pair_element(int pair, int which) {
     //$ if rope == halves
     if (pair < HALF)

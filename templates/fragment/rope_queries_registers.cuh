@@ -3,7 +3,7 @@
 //$ include "fragment/rope_pair.cuh"
 //$ include "fragment/rope_$rope_from.cuh"
 //$ include "load/queries_in_registers.cuh"
-//$ note A lane has both elements of a pair.
+//$ note A lane holds both elements of a pair.
 //$ require half % 8 == 0 if rope == halves
 
 // Rotates Q of a Q tile, each row by the position of its query.

@@ -3,7 +3,7 @@
 //$ include "fragment/rope_pair.cuh"
 //$ include "fragment/rope_$rope_from.cuh"
 
-// Rotates a row in shared memory, by all lanes of a warp; others see it after a barrier.
+// Rotates a row in shared memory with all lanes of a warp; other threads see it after a barrier.
 template <int ROWS, int WIDTH>
 __device__ __forceinline__ void rotate_row(const attention_params &all, Rows16<ROWS, WIDTH> &rows, int row, int position) {
 #pragma unroll 1

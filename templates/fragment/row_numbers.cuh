@@ -2,8 +2,8 @@
 //$ include "sequence/element.cuh"
 //$ include "load/vector.cuh"
 
-// The row of a head, DIM elements, over LANES lanes: a lane has pairs of vectors of COLUMNS elements, as they are in memory (RowPart)
-// or as floats (Numbers). Two elements that are rotated together are in one pair.
+// A row of a head, DIM elements, distributed over LANES lanes: a lane holds pairs of vectors of COLUMNS elements, as they are in memory
+// (RowPart) or as floats (Numbers). Two elements that are rotated together are in one pair.
 
 template <int COLUMNS, int DIM> constexpr int PAIRS = (DIM + 2 * COLUMNS - 1) / (2 * COLUMNS);
 
@@ -19,7 +19,7 @@ template <int COLUMNS, int DIM> struct Numbers {
 
 __device__ __forceinline__ int pair_of_lane(int i) { return static_cast<int>(threadIdx.x) % LANES + i * LANES; }
 
-// Where a vector of a pair begins; DIM or more where the row has ended.
+// Returns the column where a vector of a pair begins; DIM or more past the end of the row.
 template <int COLUMNS, bool ROTATED> __device__ __forceinline__ int column_of(int pair, int which) {
     //$ if rope == halves
     if (ROTATED && pair < HALF / COLUMNS)
@@ -50,7 +50,7 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ Numbers<COLUMNS, DIM>
     return numbers;
 }
 
-// As elements of another type, which `bits` makes of a float.
+// Stores them as elements of another type, which element_of makes from a float.
 template <bool ROTATED, typename Element, Element element_of(float), int COLUMNS, int DIM>
 __device__ __forceinline__ void numbers_store(Element *row, const Numbers<COLUMNS, DIM> &x) {
 #pragma unroll

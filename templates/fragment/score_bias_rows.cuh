@@ -2,13 +2,13 @@
 //$ include "expression/bias_rows.cuh"
 //$ include "fragment/score_bias_pairs.cuh"
 
-// Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory before.
+// Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory beforehand.
 struct Score {
     int index;               // of the consumer
     Ring<BIAS_STAGES> ring;  // tiles that were scored or skipped
 };
 
-// False when the producer copies nothing.
+// Waits for the bias of the tile. False if the producer copies nothing.
 __device__ __forceinline__ bool await_bias(const Score &score, const attention_params &p, Shared &shared) {
     if (!rows_in_pieces(p))
         return false;
@@ -29,8 +29,8 @@ __device__ __forceinline__ void skip_bias(Score &score, const attention_params &
         bias_done(score, p, shared);
 }
 
-// The warp loads the bias of its own rows where the producer does not, in the tile that begins with key `first`: in pieces where it can, whose
-// latencies overlap, and one key at a time.
+// Loads the bias of the warp's own rows where the producer does not, in the tile that begins with key `first`: in pieces where possible,
+// whose latencies overlap, and otherwise one key at a time.
 __device__ __forceinline__ void fill_bias(const Unit &unit, BiasRows &bias, int first) {
     const int top = warp_index() % 4 * 16, pieces = rows_in_pieces(unit.p) ? (unit.p.len_kv - first) / 8 : 0;
     const int line = top + unit.lane % 16;

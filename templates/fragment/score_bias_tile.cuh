@@ -4,7 +4,7 @@
 
 // Applies the score expression to S of a K/V tile, with rows of a bias that were copied to shared memory together with K.
 struct Score {
-    SharedAddress rows; // of the bias of this tile: what this thread names of the first 16 keys
+    SharedAddress rows; // of the bias of this tile: the address that this thread passes to ldmatrix for the first 16 keys
 };
 
 __device__ __forceinline__ SharedAddress rows_of_warp(const BiasTile &bias) {
@@ -12,7 +12,7 @@ __device__ __forceinline__ SharedAddress rows_of_warp(const BiasTile &bias) {
     return bias.address(first_row_of_warp(thread) + thread % 16, thread % 32 / 16);
 }
 
-// Of the tile's keys from FIRST on.
+// Applies the score expression to S of the tile's keys from FIRST on.
 template <int FIRST = 0, int SIZE>
 __device__ __forceinline__ void apply_score(float (&s)[SIZE], const Score &score, const Unit &unit, int tile_n, Shared &) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2;

@@ -16,7 +16,7 @@ struct Score {
     Rest rest;
     float cap, factor; // x = factor * product
     float small;       // products up to here have |x| <= SMALL
-    // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
+    // For those, cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) within a relative error of 2^-19, where v = shrink * product.
     float shrink, curve[2];
 };
 
@@ -24,8 +24,8 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     begin_rest(score.rest, p, at);
     score.factor = score_factor(p, at) * p.scale;
     score.cap = score_cap(p, at) * LOG2_E;
-    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
-    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
+    // The odd polynomial of degree 5 with the smallest relative error to tanh up to SMALL: in x it would be
+    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of the factor before x goes into v; one Newton step makes it exact.
     constexpr float FIFTH = 0.125885732f;
     float power = fabsf(score.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
     root = power > 0x1p-120f ? fmaf(fmaf(power, reciprocal_approx(squared * squared), -root), 0.2f, root) : 0;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     score.small = SMALL / fabsf(score.factor);
 }
 
-// s = cap * tanh(x) + rest by the polynomial, with one register besides s: so several elements are in flight at once.
+// s = cap * tanh(x) + rest by the polynomial, with one register besides s, so several elements are in flight at once.
 __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &
     }
 }
 
-// The same for |x| <= MEDIUM: the polynomial of degree 11 that is nearest to tanh, relative to it.
+// The same for |x| <= MEDIUM: the polynomial of degree 11 with the smallest relative error to tanh.
 __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -55,8 +55,8 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
-// reciprocal, that of the product of their divisors: special functions bound this path.
+// s = cap * tanh(x) + rest, for any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Special functions bound
+// this path, so four elements share a reciprocal, that of the product of their divisors.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
     const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
@@ -70,14 +70,14 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &sc
         const float both[2] = {all * second, all * first};
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+            if (s[i + j] == s[i + j]) // a NaN stays a NaN and affects no other element: fminf has kept it out of the product
                 s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 
 // Products -> scores.
 __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
-    float largest[4] = {0, 0, 0, 0}; // of four parts, so that comparisons do not wait for each other
+    float largest[4] = {0, 0, 0, 0}; // in four parts, so that comparisons do not wait for each other
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++)
         largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));

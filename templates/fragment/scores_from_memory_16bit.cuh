@@ -2,24 +2,24 @@
 //$ include "fragment/unit.cuh"
 //$ include "sequence/pair.cuh"
 
-// S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
-// Accumulators of mma lie as those of wgmma do.
+// A warp computes S of its 16 rows by itself, with mma.sync from global memory: for cases too rare to keep stages of Q and K for.
+// Accumulators of mma have the layout of those of wgmma.
 
-// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+// Returns two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
     return pair_at<HEAD_DIM>(q, column);                                  //$ if score == custom_score
     return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0); //$ else
 }
 
-// S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
-// the last one: such scores are masked, or not stored. Addresses are made anew for every step, since registers are full.
+// S (16, KEYS) = Q K^T, for the warp's rows of the unit and keys from `first` on. The last row stands in for rows of Q and K that do
+// not exist: such scores are masked, or not stored. Addresses are recomputed for every step, since registers are full.
 template <int KEYS>
 __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
     const attention_params &p = unit.p;
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
         const int key = set_apart(first) + unit.lane / 4;
         //$ if page_size > 0
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;
-#pragma unroll 1 // each row has a page number, too: so one at a time, and S moves on by 8 keys with it
+#pragma unroll 1 // each row has a page number, too, so one row at a time, and S moves on by 8 keys each time
         for (int n = 0; n < KEYS / 8; n++) {
             const Input *row = k + paged_row(p, min(key + 8 * n, p.len_kv - 1), p.k_batch_stride, p.k_row_stride);
             const unsigned low = pair_at<HEAD_DIM>(row, column);

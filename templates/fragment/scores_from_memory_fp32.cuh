@@ -1,8 +1,8 @@
 //$ needs head_dim score page_size
 //$ include "fragment/unit.cuh"
 
-// S (16, KEYS) = Q K^T in fp32, of the warp's rows of the unit and keys from `first` on, in the layout of accumulators of mma: for
-// what happens seldom. In place of rows of Q and K that are not there, the last one: such scores are masked, or not stored.
+// S (16, KEYS) = Q K^T in fp32, for the warp's rows of the unit and keys from `first` on, in the layout of accumulators of mma: for
+// rare cases. The last row stands in for rows of Q and K that do not exist: such scores are masked, or not stored.
 template <int KEYS>
 __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
     const attention_params &p = unit.p;

@@ -1,7 +1,7 @@
 //$ needs row_groups key_groups kv_scale row_units
 //$ include "fragment/softmax_columns.cuh"
 
-// S^T times the units of its rows and the scales of its keys.
+// Multiplies S^T by the units of its rows and the scales of its keys.
 __device__ __forceinline__ void scale_scores(Scores &s, const Queries &q, const KeyStage &keys) {
     const float *scale_of_key = keys.k_scale + threadIdx.x % 32 / 4; //$ if kv_scale == token
 #pragma unroll

@@ -1,6 +1,6 @@
 //$ needs block_n
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -16,7 +16,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll

@@ -1,6 +1,6 @@
 //$ needs mask lanes_m lanes_n thread_m thread_n thread_v
 
-// No mask, or one with which a row sees the first keys.
+// No mask, or one under which a row sees only the first keys.
 struct Seen {
     bool masked; // some row does not see some key of the tile
 };
@@ -20,7 +20,7 @@ __device__ __forceinline__ void mask_scores(const attention_params &p, const QTi
 }
 
 //$ if mask == causal
-// O += P V for the keys that a row sees, whatever the others hold in V. left: keys from the first one of the tile on.
+// O += P V for the keys that a row sees, regardless of V of the others. left: number of keys from the first one of the tile on.
 __device__ __forceinline__ void add_output(const attention_params &p, const QTile &q_tile, int left, Shared &tile,
                                            Place at, const float (&s)[THREAD_M][THREAD_N], const Seen &seen,
                                            float (&o)[THREAD_M][4 * THREAD_V]) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ void add_output(const attention_params &p, const QTil
         multiply_output(tile, at, s, o);
 }
 //$ else
-// O += P V. Past the last key V is 0 in shared memory.
+// O += P V. Past the last key, V is 0 in shared memory.
 __device__ __forceinline__ void add_output(const attention_params &, const QTile &, int, Shared &tile, Place at,
                                            const float (&s)[THREAD_M][THREAD_N], const Seen &,
                                            float (&o)[THREAD_M][4 * THREAD_V]) {

@@ -33,7 +33,7 @@ __device__ __forceinline__ void add_seen(float (&sum)[ROWS][COLUMNS], int column
             sum[i][column] = fmaf(element(a[i], e), b, sum[i][column]);
 }
 
-// O += P V for the keys that a row sees, whatever the others hold in V: P is -1 for them.
+// O += P V for the keys that a row sees, regardless of V of the others, whose P is -1.
 __device__ __forceinline__ void add_output(const attention_params &, const QTile &, int, Shared &tile, Place at,
                                            float (&s)[THREAD_M][THREAD_N], const Seen &seen, float (&o)[THREAD_M][4 * THREAD_V]) {
     if (seen.masked) {

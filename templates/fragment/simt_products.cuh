@@ -2,8 +2,8 @@
 //$ include "fragment/simt_place.cuh"
 //$ include "fragment/outer_product.cuh"
 
-// The two matrix products by FMA. Both are sums of outer products of what a thread reads from shared memory, one chunk of four
-// floats at a time.
+// The two matrix products by FMA. Both are sums of outer products of the values that a thread reads from shared memory, one chunk of
+// four floats at a time.
 
 // S = Q K^T
 __device__ __forceinline__ void multiply_scores(const Shared &tile, Place at, float (&s)[THREAD_M][THREAD_N]) {

@@ -1,6 +1,6 @@
 //$ needs thread_m thread_v
 
-// A sink has weight and no value.
+// A sink has a weight but no value.
 __device__ __forceinline__ void begin_rows(const attention_params &p, const QTile &q_tile, Place at, Rows &rows) {
     const float sink = tensor_sinks(p, q_tile.where.h);
 #pragma unroll

@@ -1,7 +1,7 @@
 //$ needs thread_m thread_n thread_v
 //$ include "target/any.cuh"
 
-constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), of differences: a score times this may be infinite
+constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), applied to differences: a score times this may be infinite
 
 // What a thread keeps of its rows between K/V tiles.
 struct Rows {

@@ -2,7 +2,7 @@
 //$ include "fragment/softmax_rows.cuh"
 //$ include "fragment/unit.cuh"
 
-// A sink: a logit that enters l and has no V. In the unit of m: scores before scaling, or scores where the kernel has a score
+// A sink: a logit that enters l and has no V. It is in the unit of m: scores before scaling, or scores where the kernel has a score
 // expression.
 __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
     return tensor_sinks(p, head);                  //$ if score == custom_score
@@ -13,7 +13,7 @@ __device__ __forceinline__ float sink_of(const attention_params &p, int head) {
 __device__ __forceinline__ void begin_with_sink(Rows &rows, const Unit &unit, float c) {
     //$ if split_keys > 0
     if (unit.tile.split != 0)
-        return; // the first part of the keys has it
+        return; // the first part of the keys includes it
     //$ end
     rows.max[0] = rows.max[1] = sink_of(unit.p, unit.tile.head);
     rows.sum[0] = rows.sum[1] = unit.lane % 4 == 0 ? 1 : 0;

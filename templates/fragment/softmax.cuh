@@ -17,7 +17,7 @@ __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score never becomes the maximum, but makes the sum NaN.
 __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
     float max = fmaxf(a.max, b.max);
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
@@ -27,7 +27,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }

@@ -4,12 +4,12 @@
 //$ include "work/run.cuh"
 
 // The online softmax on S^T, in accumulators of mma: keys are rows and rows of Q are columns. Of each group of 8 rows, a thread
-// holds rows lane % 4 * 2 and the next, of keys lane / 4 and 8 further on.
+// holds rows lane % 4 * 2 and the next, for keys lane / 4 and lane / 4 + 8.
 
-// S^T of a K/V tile: of a group of rows and one of 16 keys, elements i are of row i % 2 and key 8 (i / 2).
+// S^T of a K/V tile: in a group of 8 rows and a group of 16 keys, element i is for row i % 2 and key 8 (i / 2) of the thread.
 struct Scores {
     float s[ROW_GROUPS][KEY_GROUPS][4];
-    unsigned seen; // a bit for each of them, in this order: does the row see the key? //$ if mask != none
+    unsigned seen; // one bit per element, in this order: the row sees the key //$ if mask != none
 };
 
 // P^T of a K/V tile as operand b of O^T += V^T P^T.
@@ -26,7 +26,7 @@ struct Columns {
     int position[ROW_GROUPS][2], head[ROW_GROUPS][2]; //$ if mask == custom_mask or score == custom_score
     float max[ROW_GROUPS][2]; // m: the largest score; before scaling, unless a score expression applies it
     float sum[ROW_GROUPS][2]; // l: this thread's share of the sum of 2^((s - m) c)
-    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is of row i % 2 and column lane / 4 + 8 (i / 2)
+    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is for row i % 2 and column lane / 4 + 8 (i / 2)
 
     __device__ __forceinline__ Columns(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), c(exponent_factor(p)) {}
@@ -100,7 +100,7 @@ struct Columns {
                 }
     }
 
-    // S -> P. Where a maximum grows, l and O are rescaled.
+    // S -> P. Rescales l and O where a maximum grows.
     __device__ __forceinline__ void weigh(Scores &s) {
         float top[ROW_GROUPS][2];
         bool grown = false;

@@ -2,11 +2,11 @@
 //$ include "fragment/score_rest.cuh"
 //$ include "fragment/softmax_rows.cuh"
 
-// The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
+// The softmax of scores that are exponents of 2, minus a value close to their maximum.
 
-// Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
-// more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
-// m' is rounded at the size of the unreduced scores, and may be far from it.
+// Raises m to the maximum of the scores, which are exponents of 2 minus the first rest of their row; m stays while the maximum exceeds it
+// by no more than 2^slack. Then subtracts m' from the scores. Where m' is the new maximum, subtracts the maximum as found instead of m':
+// m' is rounded at the magnitude of the original scores, and may be far from it.
 template <int SIZE>
 __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const Unit &unit, int tile_n, float slack) {
     const int row = unit.row(), key = tile_n * BLOCK_N;
@@ -37,7 +37,7 @@ __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const U
         s[i] += more[i / 2 % 2];
 }
 
-// P: s = 2^s, of exponents reduced by m; and this thread's row sums.
+// P: s = 2^s, for exponents from which m has been subtracted. Also computes this thread's row sums.
 template <int SIZE> __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {

@@ -1,6 +1,6 @@
 //$ needs rescale plain_scores
 
-// Scores of the tile that is prepared -> weights. `first`: of its rows.
+// Scores of the prepared tile -> weights. `first`: the first K/V tile of the rows.
 __device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
     float sum[2];
     const bool search = true;                                          //$ if rescale == always

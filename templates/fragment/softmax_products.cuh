@@ -1,6 +1,6 @@
 //$ include "fragment/softmax_rows.cuh"
 
-// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: the exponents of 2 are (s - m) c.
 
 // Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
 template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
@@ -20,7 +20,8 @@ template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[
     }
 }
 
-// The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
+// Sets `shift`, the summand that subtracts m c from s c. Where m c is `far` from 0, subtracts m from s itself instead, since rounding
+// would change P.
 template <int SIZE>
 __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
@@ -33,7 +34,7 @@ __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, flo
     }
 }
 
-// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
+// P: s = 2^((s - m) c), with one FMA and one ex2 per element. Also computes this thread's row sums.
 template <int SIZE>
 __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];

@@ -7,7 +7,7 @@
 //$ include "fragment/raises.cuh" if counts_raises
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -18,7 +18,7 @@ struct UnitRows {
     Seen seen;    // mask bits of the next tile, unless all of it is seen         //$ if mask_tiles == bitmap
     bool search;  // compute the maximum of the next tile                         //$ if rescale != always and not plain_scores
     Raises raises;     // of m                                                    //$ if counts_raises
-    bool unsure;       // P of this tile is of an m that may be too small         //$ if counts_raises
+    bool unsure;       // P of this tile uses an m that may be too small          //$ if counts_raises
     float tile_sum[2]; // this thread's share of the row sums of P of this tile   //$ if rescale == from_sum
     Score score;       // what its expression needs                               //$ if folded or bias_stages > 0
     Rows rows;
@@ -27,7 +27,7 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         //$ if mask_tiles == bitmap and algorithm == flash_async
@@ -39,7 +39,7 @@ struct UnitRows {
         set_rests(score.rest, unit, next, rows, true);                        //$ elif folded and rescale != from_sum
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return first && next >= p.len_kv / BLOCK_N; // as !walk.whole, with a register less //$ if whole_by_number
         return first && !walk.whole;                                                        //$ elif mask == none

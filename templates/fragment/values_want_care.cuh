@@ -2,7 +2,7 @@
 //$ include "sequence/pair.cuh"
 //$ include "fragment/not_finite.cuh" if dtype != fp32
 
-// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+// True if an element of V of the keys first .. end - 1 is not finite. Each lane checks 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride; //$ if page_size == 0
@@ -26,12 +26,12 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
     return __any_sync(0xffffffffu, found);
 }
 
-// Behind a sequence TMA loads what follows it in the tensor. //$ if algorithm == flash_async and layout != dense
+// Past the end of a sequence, TMA loads what follows it in the tensor. //$ if algorithm == flash_async and layout != dense
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.total_kv; } //$ if algorithm == flash_async and layout != dense
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }   //$ else
 
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part? //$ if mask == custom_mask
-// Is an element of V not finite in a K/V tile that some row of the warp sees only in part? //$ else
+// True if an element of V is not finite in a K/V tile that some row of the unit sees only in part. //$ if mask == custom_mask
+// True if an element of V is not finite in a K/V tile that some row of the warp sees only in part. //$ else
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     //$ if mask == custom_mask
     bool found = false;
@@ -44,7 +44,7 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
     return found;
     //$ else
     const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 16;
-    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see those before
+    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see the keys before
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
     //$ end
 }

@@ -1,11 +1,11 @@
 //$ needs block_m block_n columns_v row_tiles q_steps chunks chunks_v q_in bfloat16
 //$ include "fragment/weights.cuh"
 
-// The products of a warp, 16 rows of each of its ROW_TILES units: what it reads of K and V serves them all. Operands are read
-// a step ahead of their use.
+// The products of a warp, for 16 rows of each of its ROW_TILES units: each operand it reads from K and V serves all units. Operands
+// are read one step ahead of their use.
 
 //$ if q_in == q_registers
-// Q of the warp's rows, 16 columns a step.
+// Q of the warp's rows, 16 columns per step.
 struct Queries {
     unsigned pairs[Q_STEPS][ROW_TILES][4];
     __device__ __forceinline__ SharedAddress first(unsigned) const { return 0; }
@@ -28,7 +28,7 @@ struct Queries {
 };
 //$ end
 
-// S (16, KEYS) = Q K^T, of each unit and keys FIRST and following ones of the tile.
+// S (16, KEYS) = Q K^T, for each unit and the KEYS keys of the tile from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
     }
 }
 
-// O (16, COLUMNS_V) += P V, of each unit and these keys.
+// O (16, COLUMNS_V) += P V, for each unit and these keys.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], co
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&o)[COLUMNS_V / 2] = units[r].o;
                 mma<BFLOAT16>(o[8 * j], o[8 * j + 1], o[8 * j + 2], o[8 * j + 3], p[r].pairs[keys], b[0], b[1]);
-                if (8 * j + 4 < COLUMNS_V / 2) // an odd number of 8 columns leaves half of the last step
+                if (8 * j + 4 < COLUMNS_V / 2) // with an odd number of 8-column groups, the last step has only half
                     mma<BFLOAT16>(o[8 * j + 4], o[8 * j + 5], o[8 * j + 6], o[8 * j + 7], p[r].pairs[keys], b[2], b[3]);
             }
         }

@@ -1,11 +1,11 @@
 //$ needs block_m block_n row_tiles q_steps chunks chunks_v precision
 //$ include "load/pieces.cuh"
 
-// The products of a warp in TF32, 16 rows of each of its ROW_TILES units: operands have 11 significant bits. Under `tf32x3` each
-// is the sum of two such parts, of which all products are taken but that of the smaller ones (3xTF32).
+// The products of a warp in TF32, for 16 rows of each of its ROW_TILES units: operands have 11 significant bits. Under `tf32x3` each
+// operand is the sum of two such parts, and all products of parts are computed except that of the two smaller ones (3xTF32).
 
-// P (16, BLOCK_N): S as it is. Elements 4 i + e are of keys 8 i + 2 (lane % 4) + e % 2; the order of the keys that one step
-// multiplies does not matter, as long as V has the same.
+// P (16, BLOCK_N), in the layout of S. Element 4 i + e is for key 8 i + 2 (lane % 4) + e % 2; the order of the keys that one step
+// multiplies does not matter, as long as V has the same order.
 struct Weights {
     float weight[BLOCK_N / 2];
 };
@@ -21,8 +21,8 @@ struct Queries {
 };
 
 //$ if precision == tf32x3
-// An operand of COUNT registers a thread: large parts, the upper 11 significant bits, and what they leave, rounded to 11. Of the
-// lower 13 bits of a register tensor cores take no notice.
+// An operand of COUNT registers per thread: the large parts are the upper 11 significant bits, the small parts are the remainders,
+// rounded to 11 bits. Tensor cores ignore the lower 13 bits of a register.
 template <int COUNT> struct Operand {
     unsigned large[COUNT], small[COUNT];
     __device__ __forceinline__ void set(int i, float x) {
@@ -31,7 +31,7 @@ template <int COUNT> struct Operand {
     }
 };
 
-// sum (16, 8) += a (16, 8) b (8, 8), of elements b[first] and the next. Small products first.
+// sum (16, 8) += a (16, 8) b (8, 8), with b from elements b[first] and the next. Small products come first.
 template <int COUNT>
 __device__ __forceinline__ void multiply_step(float (&sum)[4], const Operand<4> &a, const Operand<COUNT> &b, int first) {
     mma_tf32(sum, a.small, b.large[first], b.large[first + 1]);
@@ -39,13 +39,13 @@ __device__ __forceinline__ void multiply_step(float (&sum)[4], const Operand<4> 
     mma_tf32(sum, a.large, b.large[first], b.large[first + 1]);
 }
 //$ else
-// An operand of COUNT registers a thread.
+// An operand of COUNT registers per thread.
 template <int COUNT> struct Operand {
     unsigned large[COUNT];
     __device__ __forceinline__ void set(int i, float x) { large[i] = to_tf32(x); }
 };
 
-// sum (16, 8) += a (16, 8) b (8, 8), of elements b[first] and the next.
+// sum (16, 8) += a (16, 8) b (8, 8), with b from elements b[first] and the next.
 template <int COUNT>
 __device__ __forceinline__ void multiply_step(float (&sum)[4], const Operand<4> &a, const Operand<COUNT> &b, int first) {
     mma_tf32(sum, a.large, b.large[first], b.large[first + 1]);
@@ -58,7 +58,7 @@ __device__ __forceinline__ void set_operand(Operand<4> &to, const unsigned (&bit
         to.set(i, __int_as_float(static_cast<int>(bits[i])));
 }
 
-// S (16, BLOCK_N) = Q K^T, of each unit.
+// S (16, BLOCK_N) = Q K^T, for each unit.
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
     const unsigned lane = thread % 32;
@@ -92,8 +92,8 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
             units[r].s[i] = sum[r][i / 4][i % 4];
 }
 
-// O (16, COLUMNS_V) += P V, of each unit. The sum of a tile begins at 0 and is added to O at its end: an addition rounds, while the
-// tensor core truncates, which would add up over the tiles.
+// O (16, COLUMNS_V) += P V, for each unit. The sum of a tile begins at 0 and is added to O at the end of the tile: an addition rounds,
+// while the tensor core truncates, and the truncation errors would accumulate over the tiles.
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
     const unsigned lane = thread % 32;

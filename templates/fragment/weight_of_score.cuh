@@ -7,7 +7,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return LOG2_E; // the score expression has applied scale                         //$ if score == custom_score
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN //$ else

@@ -1,11 +1,11 @@
 //$ needs block_n bfloat16
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll

@@ -1,7 +1,7 @@
 //$ needs row_groups key_groups mask bfloat16
 //$ include "fragment/softmax_columns.cuh"
 
-// P^T of a K/V tile, rounded to 16 bits.
+// Returns P^T of a K/V tile, rounded to 16 bits.
 __device__ __forceinline__ Weights weights_of(const Scores &s) {
     Weights weights;
 #pragma unroll

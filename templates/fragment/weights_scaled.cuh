@@ -3,13 +3,13 @@
 //$ include "fragment/scale_output.cuh"
 
 // V with a scale for each key, which multiplies P: O += (P scale / unit) V, and O is in units of a power of two. No product is more
-// than 2, and what is least of the largest one's scale is not lost to the narrow range of halves.
+// than 2, and keys with the largest scale lose no small P to the narrow range of halves.
 struct ValueUnit {
     float unit; // at least half of the largest scale so far, unless that is larger than 2^127 or not finite
 
     __device__ __forceinline__ void begin() { unit = 0x1p-100f; }
 
-    // P^T of a K/V tile, times the scales of its keys, rounded to halves.
+    // Returns P^T of a K/V tile, times the scales of its keys, rounded to halves.
     __device__ __forceinline__ Weights weights_of(const Scores &s, const float *scales, float (&o)[ROW_GROUPS][O_STEPS][4]) {
         const float *scale_of_key = scales + threadIdx.x % 32 / 4;
         float scale[KEY_GROUPS][2], most = 0;
@@ -47,7 +47,7 @@ struct ValueUnit {
         weights.seen = s.seen; //$ if mask != none
         return weights;
     }
-    // The unit becomes the power of two below the largest of `most`, or 2^126.
+    // Raises the unit to the power of two not above the largest `most` of the lanes, but at most 2^126.
     __device__ __forceinline__ void raise(float most, float (&o)[ROW_GROUPS][O_STEPS][4]) {
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2)
@@ -56,6 +56,6 @@ struct ValueUnit {
         scale_output(o, unit / raised);
         unit = raised;
     }
-    // O as it is.
+    // Multiplies O by the unit.
     __device__ __forceinline__ void end(float (&o)[ROW_GROUPS][O_STEPS][4]) const { scale_output(o, unit); }
 };

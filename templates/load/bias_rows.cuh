@@ -1,6 +1,6 @@
 //$ needs block_n consumers bias_stages units changes_sequence
 
-// One warp copies the rows of the bias that the score adds to S: for each unit of the Q tile, one K/V tile after the other.
+// One warp copies the bias rows that the score adds to S: those of every unit of the Q tile, one K/V tile after the other.
 
 // LANES neighbouring lanes copy a row.
 __device__ __forceinline__ void copy_bias_rows(const attention_params &p, const Tile &tile, int query, int key, BiasRows &to) {

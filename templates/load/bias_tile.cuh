@@ -3,16 +3,16 @@
 //$ include "expression/bias_key.cuh"
 //$ include "fragment/query_rows.cuh"
 
-// Each warp copies what the score adds to its own rows, together with the K/V tile that it belongs to.
+// Each warp copies the bias that the score adds to the warp's own rows, together with the K/V tile that it belongs to.
 
 using BiasTile = Rows16<BLOCK_M, BLOCK_N / 8>;
 
 struct BiasTiles {
     BiasTile rows[BIAS_STAGES];
-    const unsigned short *first[BLOCK_M]; // element of each row, that of key 0: no registers keep them
+    const unsigned short *first[BLOCK_M]; // address of each row's element of key 0, kept here to save registers
 };
 
-// Before the first copy.
+// Stores the addresses of the warp's rows. To be called before the first copy.
 __device__ __forceinline__ void begin_bias(const attention_params &p, const Tile &tile, BiasTiles &bias) {
     const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row_of_warp(threadIdx.x) + lane / 16 * 64 + lane % 16;
     if (lane < 16 * ROW_TILES) {
@@ -22,15 +22,15 @@ __device__ __forceinline__ void begin_bias(const attention_params &p, const Tile
     __syncwarp();
 }
 
-// The rows of a warp, numbered by ROW_TILES x 16.
+// Returns the distance in rows from a warp's first row to its row `line`; a warp has 16 * ROW_TILES rows.
 __device__ __forceinline__ int down_to(int line) { return line / 16 * 64 + line % 16; }
 
-// In pieces of 16 bytes. LANES neighbouring lanes copy a row. Addresses of all rows are loaded first: a load would wait for the copies
-// before it.
+// Copies rows in pieces of 16 bytes. LANES neighbouring lanes copy a row. The addresses of all rows are loaded
+// first, since a load would wait for the copies before it.
 template <bool WHOLE> __device__ __forceinline__ void copy_bias_pieces(BiasTiles &bias, int stage, int key, int left) {
     constexpr int LANES = BLOCK_N % 32 == 0 ? 4 : 2, DOWN = 32 / LANES, ROWS = 16 * ROW_TILES / DOWN;
     const unsigned thread = thread_of_round(), index = thread % LANES, group = thread % 32 / LANES;
-    // Eight lanes write to different banks: of two neighbouring rows of 128 bytes, half of each would lie in the same ones.
+    // Eight lanes write to different banks: half of each of two neighbouring rows of 128 bytes would lie in the same ones.
     const int down = static_cast<int>(BLOCK_N % 64 == 0 ? group / 2 + group % 2 * 4 : group);
     const int row = first_row_of_warp(thread) + down, column = static_cast<int>(index) * 8;
     const SharedAddress to = bias.rows[stage].address(row, index);
@@ -46,7 +46,7 @@ template <bool WHOLE> __device__ __forceinline__ void copy_bias_pieces(BiasTiles
                               WHOLE ? 16 : max(0, min(2 * (left - column - 8 * j), 16)));
 }
 
-// In words, where elements lie in aligned pairs.
+// Copies rows in words, if elements lie in aligned pairs.
 __device__ __forceinline__ void copy_bias_words(BiasTiles &bias, int stage, int key, int left) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
@@ -58,7 +58,7 @@ __device__ __forceinline__ void copy_bias_words(BiasTiles &bias, int stage, int 
     }
 }
 
-// Element by element, which lie `step` apart: loads want company, for nothing goes on until they are back.
+// Loads rows element by element, `step` apart. Several loads are in flight at once, since the warp stalls until they return.
 __device__ __forceinline__ void load_bias_elements(BiasTiles &bias, int stage, int key, int left, long long step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 8
@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_bias_elements(BiasTiles &bias, int stage, i
     }
 }
 
-// The rows of a K/V tile. They may be read after the next wait and barrier.
+// Copies the warp's rows for a K/V tile. They may be read after the next wait and barrier.
 __device__ __forceinline__ void copy_bias(const attention_params &p, BiasTiles &bias, int stage, int tile_n) {
     const int key = tile_n * BLOCK_N, left = p.len_kv - key;
     const bool pieces = rows_in_pieces(p);

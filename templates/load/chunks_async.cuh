@@ -1,6 +1,6 @@
 //$ include "target/sm_80.cuh"
 
-// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
+// Copies a chunk, of which the first `count` elements are in the tensor: none if it is 0 or less, all if it is 4 or more.
 template <bool ALIGNED> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
     if constexpr (ALIGNED) {
         copy_async<16>(to, from, count > 0 ? 16 : 0);

@@ -1,4 +1,4 @@
-// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
+// Copies a chunk, of which the first `count` elements are in the tensor: none if it is 0 or less, all if it is 4 or more.
 template <bool ALIGNED> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
     if constexpr (ALIGNED)
         *to = count > 0 ? load_chunk(from) : make_float4(0, 0, 0, 0);

@@ -1,7 +1,7 @@
 //$ needs dtype head_dim head_dim_v block_n chunks chunks_v
 //$ include "load/copy_tile_ahead.cuh"
 
-// The copies of a tile of keys, and of its values.
+// Copies a tile of K, or of V.
 __device__ __forceinline__ void copy_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &to, int tile_n) {
     copy_tile<HEAD_DIM>(to, copies.keys(tile_n), copies.piece);
 }
@@ -10,7 +10,7 @@ __device__ __forceinline__ void copy_values(const KeyCopies &copies, Rows16<BLOC
 }
 //$ if dtype != fp32
 
-// They have come, and all threads know.
+// Finishes a tile of K, or of V, whose copies are complete and visible to all threads.
 __device__ __forceinline__ void settle_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &k, int tile_n) {
     settle_tile<HEAD_DIM>(k, copies.keys(tile_n), copies.piece);
 }

@@ -4,7 +4,7 @@
 // Rows of a tensor in global memory -> a tile in shared memory, in chunks of four elements. Elements outside
 // the tensor are not accessed and read as 0. A tile may be used after copies_wait() and then a barrier.
 
-// Whether a chunk is one load: rows start at multiples of four elements from an aligned tensor.
+// True if a chunk is one load: the tensor is aligned, and rows start at multiples of four elements.
 template <typename Element>
 __device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_stride, long long head_stride,
                                           long long row_stride, int columns) {
@@ -12,8 +12,8 @@ __device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_st
     return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;
 }
 
-// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS threads copy
-// a row, and all step down the rows together, so a thread only adds to its address.
+// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements. ACROSS threads
+// copy a row, and all threads step down the rows together, so a thread only adds to its address.
 template <bool ALIGNED, int ROWS, int WIDTH, int COLUMNS, int APART>
 __device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][APART], const Input *rows, long long row_stride,
                                              int count) {

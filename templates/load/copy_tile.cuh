@@ -1,6 +1,6 @@
 //$ include "load/narrow_piece.cuh"
 
-// copy_tile_by with pieces of `size` bytes.
+// Calls copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)

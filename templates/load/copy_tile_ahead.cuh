@@ -1,12 +1,12 @@
 //$ needs threads dtype
 //$ include "load/pieces.cuh"
 
-// Tiles are copied ahead of their use, also from rows that begin anywhere.
+// Tiles are copied ahead of their use, from rows of any alignment.
 //$ if dtype != fp32
-// An asynchronous copy has 4 bytes at least. A row that begins between two words is copied from the word before it on, and moves back
-// by one element when it has come. So 2 bytes before a tensor are read, but they lie in a word of its own.
+// An asynchronous copy has at least 4 bytes. A row that begins between two words is copied from the word before it, and is shifted
+// back by one element once it has arrived. So 2 bytes before a tensor are read, but they lie in the word of its first element.
 
-// Rows from the word on in which they begin.
+// Rows that start at the word of their first element.
 template <typename RowsFrom> struct RowsOfWords {
     RowsFrom rows;
 
@@ -17,8 +17,9 @@ template <typename RowsFrom> struct RowsOfWords {
     __device__ __forceinline__ const Input *from() const { return rows.from() - before() / 2; }
 };
 
-// All threads of the block move the rows of a tile that were copied so, neighbours along a row. A thread has a chunk of 8 elements and
-// needs the next one's first, which its neighbour overwrites; behind the last chunk, that is in the tensor.
+// All threads of the block shift the rows of a tile that were copied this way, neighbouring threads along a
+// row. A thread has a chunk of 8 elements and needs the first element of the next chunk, which its neighbour
+// overwrites. After the last chunk, that element is read from the tensor.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
@@ -47,7 +48,7 @@ __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom ro
     }
 }
 
-// Tiles of pieces of `size` bytes have come, and all threads know.
+// Finishes a tile that was copied in pieces of `size` bytes. Its copies are complete and visible to all threads.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size < 4) {
@@ -57,7 +58,7 @@ __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const Row
 }
 //$ end
 
-// copy_tile_by with pieces of `size` bytes.
+// Calls copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)

@@ -1,9 +1,9 @@
 //$ needs q_steps
 //$ include "target/sm_80.cuh"
 
-// A row of Q from bf16 to halves, divided by the power of two that leaves its largest element between 2^14 and 2^15: so elements
-// down to 2^-28 of that are exact, and smaller ones are off by 2^-39 of it at most. Returns the power. To be called by the four lanes
-// that have the row.
+// Converts a row of Q from bf16 to fp16, divided by the power of two that leaves its largest element between 2^14
+// and 2^15. So elements down to 2^-28 of the largest are exact, and smaller ones are off by at most 2^-39 of it.
+// Returns the power. To be called by the four lanes that hold the row.
 __device__ __forceinline__ float to_halves(unsigned (&halves)[Q_STEPS][2], const unsigned (&row)[Q_STEPS][2]) {
     unsigned most = 0;
 #pragma unroll

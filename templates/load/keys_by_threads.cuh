@@ -1,12 +1,12 @@
 //$ needs block_n units
 //$ include "load/tile_rows.cuh"
 
-// The tiles of keys that a tile of queries goes over, copied by all threads ahead of their use.
+// The K/V tiles that a Q tile visits. All threads copy them ahead of their use.
 struct KeyCopies {
     const attention_params &p;
     const Tile &tile;
-    int piece;    // bytes; those of K and V alike, for a register that is kept
-    KeyWalk walk; // over the tiles that are still to come
+    int piece;    // bytes; the same for K and V, to save a register
+    KeyWalk walk; // over the remaining tiles
 
     __device__ __forceinline__ KeyCopies(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), piece(min(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride),
@@ -15,7 +15,7 @@ struct KeyCopies {
 
     __device__ __forceinline__ int next() { return next_keys(p, tile, UNITS, walk); }
 
-    // Where the head begins, in elements. A product a round costs less than two registers kept.
+    // Returns where the head begins, in elements. One product per round costs less than keeping two registers.
     __device__ __forceinline__ long long offset(long long batch_stride, long long head_stride) const {
         return set_apart(tile.batch) * batch_stride + set_apart(tile.kv_head) * head_stride;
     }

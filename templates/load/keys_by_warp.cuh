@@ -3,7 +3,7 @@
 //$ include "load/new_rows.cuh" if append == 1
 //$ include "walk/keys_of_warp.cuh"
 
-// The rows of a tile of keys or values.
+// The rows of a tile of K or V.
 struct KeyRows {
     const InputKv *first;
     long long stride;
@@ -11,16 +11,16 @@ struct KeyRows {
     __device__ __forceinline__ const InputKv *from(int row) const { return first + row * stride; }
 };
 
-// The tiles of a warp, over all Q tiles of its block, copied by its lanes STAGES ahead of their use.
+// The K/V tiles of a warp, over all Q tiles of its block. Its lanes copy them STAGES ahead of their use.
 struct KeyCopies {
     const attention_params &all;
     const Run &run;
     KeyStage (&stage)[STAGES];
     int k_piece; // bytes          //$ if shared_kv == 1
     int k_piece, v_piece; // bytes //$ else
-    int stages_free, to;  // the first free one
-    Tile tile;            // which K/V tiles are copied for
-    KeyWalk walk;         // over those that are still to come
+    int stages_free, to;  // number of free stages; the first of them
+    Tile tile;            // the Q tile that K/V tiles are copied for
+    KeyWalk walk;         // over its remaining K/V tiles
     const InputKv *k;     //$ if shared_kv == 1
     const InputKv *k, *v; //$ else
     const float *k_scale, *v_scale; // of this lane's key in the first tile //$ if kv_scale == token
@@ -52,7 +52,7 @@ struct KeyCopies {
         //$ end
     }
 
-    // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
+    // Starts copying tiles to all free stages. Commits a group even if there is nothing left to copy, since groups are counted.
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
@@ -75,7 +75,7 @@ struct KeyCopies {
             to = to + 1 < STAGES ? to + 1 : 0;
         }
     }
-    // Until the oldest tile that is under way has come. Its stage is free when it has been read.
+    // Waits until the oldest tile in flight has arrived. Its stage is free once it has been read.
     __device__ __forceinline__ void await() {
         copy_async_wait_groups<STAGES - 1>();
         __syncwarp();

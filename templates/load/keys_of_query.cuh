@@ -2,7 +2,7 @@
 //$ include "pipeline/panel_of_step.cuh"
 //$ include "walk/keys_of_query.cuh"
 
-// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: each panel as soon as its place is empty.
+// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use. It loads each panel as soon as its slot is empty.
 __device__ __forceinline__ void produce_keys(const attention_tma_params &given, Shared &shared, const Start &start) {
     const attention_params &all = given.attention;
     Ring<STAGES> ring = {0};

@@ -1,6 +1,6 @@
 //$ include "load/pieces.cuh"
 
-// There is no asynchronous copy of single bytes: four are copied by loads, in place of a piece of 2.
+// There is no asynchronous copy of single bytes. Loads copy four of them, in place of a piece of 2 bytes.
 template <> __device__ __forceinline__ void copy_piece_of<2>(SharedAddress to, const InputKv *from, int wanted) {
     unsigned word = 0;
 #pragma unroll

@@ -2,26 +2,26 @@
 //$ include "work/run.cuh"
 //$ include "load/piece_bytes.cuh"
 
-// Rows of a tile of keys or values of which those from `before` on are of new tokens, and come from where these are: nothing reads
-// in the cache what the launch writes there.
+// Rows of a tile of K or V. Rows from `before` on belong to new tokens and come from the tensors of those: the
+// launch never reads from the cache what it writes there.
 template <typename RowsFrom> struct RowsWithNew {
     RowsFrom cached;
     int before;
-    const Input *first; // of the tile's first row, if it were a new one
+    const Input *first; // where the tile's first row would be, if it were a new one
     long long stride;
 
     __device__ __forceinline__ const Input *from(int row) const {
-        const Input *there = cached.from(row); // by all lanes of a warp
+        const Input *there = cached.from(row); // called by all lanes of a warp
         return row < before ? there : first + row * stride;
     }
 };
 
 // The new rows of a K/V head of a sequence.
 struct NewRows {
-    const Input *k, *v; // of its first new token
-    int before;         // keys that the sequence had
+    const Input *k, *v; // rows of its first new token
+    int before;         // number of keys that the sequence had before
 
-    // Tiles from `key` on, of which these are the rows in the cache.
+    // Returns the rows of the tile that begins at `key`; `cached`: its rows in the cache.
     template <typename RowsFrom>
     __device__ __forceinline__ RowsWithNew<RowsFrom> keys(const attention_params &all, const RowsFrom &cached, int key) const {
         return {cached, before - key, k + (key - before) * all.k_new_row_stride, all.k_new_row_stride};
@@ -38,7 +38,7 @@ __device__ __forceinline__ NewRows new_rows_of(const attention_params &p, const 
             keys_before(p)};
 }
 
-// The widest pieces that rows of K, and of V, consist of in both places.
+// Returns the width in bytes of the widest pieces that rows of K, or of V, consist of both in the cache and among the new tokens.
 __device__ __forceinline__ int new_key_bytes(const attention_params &p, int cached) {
     return min(cached, piece_bytes(p.k_new, p.k_new_batch_stride, p.k_new_head_stride, p.k_new_row_stride));
 }

@@ -1,7 +1,7 @@
 //$ include "load/paged.cuh"
 //$ include "sequence/head.cuh"
 
-// A key of a head: its rows of K and V, each in a page.
+// Returns the row of K, or of V, of a key of the head. Each lies in a page.
 __device__ __forceinline__ const InputKv *key_row(const attention_params &p, const Head &head, int key) {
     return head.k + paged_row(p, key, p.k_batch_stride, p.k_row_stride);
 }
@@ -9,7 +9,7 @@ __device__ __forceinline__ const InputKv *value_row(const attention_params &p, c
     return head.v + paged_row(p, key, p.v_batch_stride, p.v_row_stride);
 }
 
-// What its elements are multiplied by.
+// Returns the scale by which the elements of that row are multiplied.
 __device__ __forceinline__ float key_scale(const attention_params &p, const Head &head, int key) {
     return head.k_scale[paged_row(p, key, p.k_scale_batch_stride, p.k_scale_row_stride)];
 }

@@ -3,17 +3,17 @@
 //$ if page_size % block_n == 0
 //$ include "load/tile_rows.cuh"
 
-using KeyRows = TileRows; // of a tile of keys or values, which lies in one page
+using KeyRows = TileRows; // of a tile of K or V, which lies in one page
 //$ else
 //$ include "load/pieces.cuh"
 
-// The rows of a tile of keys or values, which are in pages, as a thread goes down them. What is no row of the sequence has no
-// page either.
+// The rows of a tile of K or V, which lie in pages, as a thread steps down them. A row past the end of the sequence
+// has no page.
 struct KeyRows {
     const attention_params &p;
     const Input *column; // of the head, in row 0 of page 0
     long long page_stride, row_stride;
-    int key, left; // of this row; rows that are there, from this one on
+    int key, left; // key of this row; number of existing rows from this one on
     const Input *row;
 
     __device__ __forceinline__ void find() {
@@ -33,12 +33,12 @@ struct KeyRows {
 };
 //$ end
 
-// The tiles of keys that a tile of queries goes over, copied by all threads ahead of their use.
+// The K/V tiles that a Q tile visits. All threads copy them ahead of their use.
 struct KeyCopies {
     const attention_params &p;
     const Tile &tile;
-    int piece;    // bytes; those of K and V alike, for a register that is kept
-    KeyWalk walk; // over the tiles that are still to come
+    int piece;    // bytes; the same for K and V, to save a register
+    KeyWalk walk; // over the remaining tiles
 
     __device__ __forceinline__ KeyCopies(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), piece(min(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride),

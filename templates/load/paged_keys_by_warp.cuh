@@ -3,11 +3,11 @@
 //$ include "load/new_rows.cuh" if append == 1
 //$ include "walk/keys_of_warp.cuh"
 
-// The rows of a tile of keys or values, which are in pages.
+// The rows of a tile of K or V, which lie in pages.
 struct KeyRows {
     const InputKv *head; // in row 0 of page 0
     long long page_stride, row_stride;
-    int page, key; // the page of the key that this lane knows; the first key
+    int page, key; // page of the key that this lane looked up; first key of the tile
 
     __device__ __forceinline__ const InputKv *from(int row) const {
         if constexpr (PAGE_SIZE % BLOCK_N == 0)
@@ -16,15 +16,15 @@ struct KeyRows {
     }
 };
 
-// Page numbers of the tiles of a warp that are copied next: each lane has that of one key.
+// Page numbers of the next tiles that a warp copies. Each lane has the page number of one key.
 using PageNumbers = int[STAGES][32];
 
-// The tiles of a warp, over all Q tiles of its block, copied by its lanes STAGES ahead of their use. With each tile come the page
-// numbers of the one STAGES behind it, so that nobody waits for a page number.
+// The K/V tiles of a warp, over all Q tiles of its block. Its lanes copy them STAGES ahead of their use. With each
+// tile they copy the page numbers of the tile STAGES later, so that nothing waits for a page number.
 struct KeyCopies {
-    // A tile that is to be copied.
+    // A tile to copy.
     struct Next {
-        int key, count, kv_head; // its first key; rows that are there, 0: there is no such tile
+        int key, count, kv_head; // first key; number of existing rows, 0: no such tile
         NewRows fresh; //$ if append == 1
     };
     const attention_params &all;
@@ -33,10 +33,10 @@ struct KeyCopies {
     PageNumbers &pages;
     int k_piece; // bytes          //$ if shared_kv == 1
     int k_piece, v_piece; // bytes //$ else
-    int stages_free, to;  // the first free one
+    int stages_free, to;  // number of free stages; the first of them
     Next next[STAGES];
-    Tile tile;    // which page numbers are copied for
-    KeyWalk walk; // over the tiles behind `next`
+    Tile tile;    // the Q tile that page numbers are copied for
+    KeyWalk walk; // over the tiles after `next`
     const int *page_table;
     int len_kv;
     NewRows fresh; // of the sequence that page numbers are copied for //$ if append == 1
@@ -65,8 +65,8 @@ struct KeyCopies {
         fresh = new_rows_of(p, tile); //$ if append == 1
     }
 
-    // The next tile, whose page numbers are copied to stage `at`. What is no key has no page either: page numbers behind the end of
-    // a sequence may be anything.
+    // Returns the next tile and starts copying its page numbers to stage `at`. Where there is no key, there is no
+    // page either: page numbers past the end of a sequence may be anything.
     __device__ __forceinline__ Next find(int at) {
         while (walk.tile >= walk.end && !is_last(run, tile))
             enter(next_tile(all, tile));
@@ -80,7 +80,7 @@ struct KeyCopies {
         return {key, len_kv - key, tile.kv_head, fresh}; //$ else
     }
 
-    // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
+    // Starts copying tiles to all free stages. Commits a group even if there is nothing left to copy, since groups are counted.
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
@@ -111,7 +111,7 @@ struct KeyCopies {
             to = to + 1 < STAGES ? to + 1 : 0;
         }
     }
-    // Until the oldest tile that is under way has come. Its stage is free when it has been read.
+    // Waits until the oldest tile in flight has arrived. Its stage is free once it has been read.
     __device__ __forceinline__ void await() {
         copy_async_wait_groups<STAGES - 1>();
         __syncwarp();

@@ -3,15 +3,15 @@
 //$ include "pipeline/panel_of_step.cuh"
 //$ include "walk/keys_of_query.cuh"
 
-// Where a tile has no key, the last rows of the sequence are loaded again: no other page is known.
+// Returns the first key of a share. Past the end of the sequence, its last rows are loaded again: no other page is known.
 __device__ __forceinline__ int share_of_key(const attention_params &p, int key) {
     return min(key, (p.len_kv - 1) / SHARE * SHARE);
 }
 
-constexpr int SHARES = BLOCK_N / SHARE; // of a K/V tile, each of which lies in one page
+constexpr int SHARES = BLOCK_N / SHARE; // shares of a K/V tile, each of which lies in one page
 
-// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: each panel as soon as its place is empty,
-// in shares.
+// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use. It loads each panel as soon
+// as its slot is empty, share by share.
 __device__ __forceinline__ void produce_keys(const attention_tma_params &given, Shared &shared, const Start &start) {
     const attention_params &all = given.attention;
     Ring<STAGES> ring = {0};
@@ -24,7 +24,7 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
             const int stage = ring.stage(), owner = (i - walk.tile) % 2;
             int pages[SHARES];
 #pragma unroll
-            for (int j = 0; j < SHARES; j++) // asked for before the stage is empty
+            for (int j = 0; j < SHARES; j++) // requested before the stage is empty
                 pages[j] = page_of(p, share_of_key(p, i * BLOCK_N + j * SHARE));
 #pragma unroll // a TMA operation takes 60 clocks, and the loop would take three times as long
             for (int step = 0; step < PANELS; step++) {

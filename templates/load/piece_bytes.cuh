@@ -2,7 +2,7 @@
 
 constexpr int ELEMENT_BYTES = sizeof(Input);
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {

@@ -3,11 +3,11 @@
 //$ include "load/piece_bytes.cuh"
 //$ include "sequence/element.cuh"
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -15,34 +15,34 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
 }
 
-// All threads of the block fill the rows of a tile, neighbours along a row. `rows` goes down the rows that a thread copies: it
-// says where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether it is there.
+// All threads of the block fill the rows of a tile, neighbouring threads along a row. `rows` steps down the rows that a thread
+// copies. It tells where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether the row exists.
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
     constexpr int ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS; // 8 divides DOWN
-    // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
+    // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
+    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);

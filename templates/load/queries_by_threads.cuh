@@ -1,7 +1,7 @@
 //$ needs dtype head_dim block_m chunks
 //$ include "load/copy_tile_ahead.cuh"
 
-// The rows of a tile of queries, whose heads they may be, as a thread goes down them.
+// The rows of a Q tile, whatever their heads, as a thread steps down them.
 struct QueryRows {
     const attention_params &p;
     const Tile &tile;

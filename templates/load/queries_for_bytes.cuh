@@ -4,10 +4,10 @@
 //$ include "work/run.cuh"
 //$ include "load/halves_of_bf16.cuh" if dtype == bf16
 
-// Q^T of a Q tile as operand b of S^T = K Q^T, whose K has elements of a byte: in halves, in registers of every warp, of each group
-// of 8 rows row lane / 4. A lane gets four neighbouring columns of K by one load, so it has those of Q: of 16 columns,
-// columns lane % 4 * 4 and the next count as columns lane % 4 * 2 and the next of the product, and the two behind them as those 8
-// further on.
+// Q^T of a Q tile as operand b of S^T = K Q^T, where K has 8-bit elements. Every warp holds it in registers, as
+// fp16: row lane / 4 of each group of 8 rows. A lane gets four neighbouring columns of K by one load, so it holds
+// the same columns of Q. Of 16 columns, lane % 4 * 4 and the next one serve as columns lane % 4 * 2 and the next of
+// the product, and the two after them as the columns 8 further on.
 
 // Q as it is in memory.
 struct QueriesAhead {
@@ -25,7 +25,7 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    // Takes what was loaded ahead.
+    // Takes the Q that was loaded ahead.
     __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++) {
@@ -65,7 +65,7 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
                 else
                     four = make_uint2(pair_at<HEAD_DIM>(row + column, column), pair_at<HEAD_DIM>(row + column + 2, column + 2));
             }
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is. //$ if score != custom_score
+            // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score. //$ if score != custom_score
             const unsigned signs = p.scale < 0 ? 0x80008000 : 0; //$ if score != custom_score
             q.pairs[n][step][0] = four.x ^ signs, q.pairs[n][step][1] = four.y ^ signs; //$ if score != custom_score
             q.pairs[n][step][0] = four.x, q.pairs[n][step][1] = four.y;                 //$ else

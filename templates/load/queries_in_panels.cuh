@@ -1,16 +1,16 @@
 //$ needs panels block_m
 //$ include "load/query_chunk.cuh"
 
-// Q of a Q tile to shared memory, as TMA would store it, by the threads of both consumer warpgroups: 4 threads a row. All
-// products with the Q before it are complete; O of that Q tile may still be on its way through this memory.
+// The threads of both consumer warpgroups write Q of a Q tile to shared memory, as TMA would store it, 4 threads per row.
+// All products with the previous Q are complete; O of the previous Q tile may still be on its way through this memory.
 __device__ __forceinline__ void load_queries(const attention_params &p, const Tile &tile, Panels<PANELS, BLOCK_M> &to) {
     const QueryRows rows(p);
     const int row = (threadIdx.x - 128) / 4;
     const Input *from = rows.row(tile, row);
-    uint4 chunks[2 * PANELS] = {}; // of padding
+    uint4 chunks[2 * PANELS] = {}; // zeros for padding
     if (from && rows.whole) {
 #pragma unroll
-        for (int i = 0; i < 2 * PANELS; i++) // all under way at once
+        for (int i = 0; i < 2 * PANELS; i++) // all in flight at once
             chunks[i] = rows.chunk_of<true>(from, 8 * (4 * i + threadIdx.x % 4));
     } else if (from) {
 #pragma unroll

@@ -3,7 +3,7 @@
 //$ include "sequence/pair.cuh"
 //$ include "work/run.cuh"
 
-// Q^T of a Q tile as operand b of S^T = K Q^T, in registers of every warp: of each group of 8 rows, row lane / 4.
+// Q^T of a Q tile as operand b of S^T = K Q^T. Every warp holds it in registers: row lane / 4 of each group of 8 rows.
 struct Queries {
     unsigned pairs[ROW_GROUPS][Q_STEPS][2]; // columns 16 step + lane % 4 * 2 and the next, and 8 further on
 
@@ -12,7 +12,7 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    // Takes what was loaded ahead.
+    // Takes the Q that was loaded ahead.
     __device__ __forceinline__ void begin(const Queries &ahead) { *this = ahead; }
 };
 using QueriesAhead = Queries;
@@ -33,7 +33,7 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
             if (at.query < p.len_q && column < HEAD_DIM)
                 pair = in_pairs ? *reinterpret_cast<const unsigned *>(row + column)
                                 : pair_at<HEAD_DIM>(row + column, column);
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is. //$ if score != custom_score
+            // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score. //$ if score != custom_score
             q.pairs[n][i / 2][i % 2] = pair ^ (p.scale < 0 ? 0x80008000 : 0); //$ if score != custom_score
             q.pairs[n][i / 2][i % 2] = pair;                                  //$ else
         }

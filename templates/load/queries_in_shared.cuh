@@ -3,7 +3,7 @@
 //$ include "load/query_chunk.cuh"
 //$ include "work/run.cuh"
 
-// Q of a Q tile on its way to shared memory: chunks of 8 columns, each thread its share.
+// Q of a Q tile on its way to shared memory: each thread's share of the chunks of 8 columns.
 struct QueriesAhead {
     uint4 chunk[(BLOCK_M * CHUNKS + THREADS - 1) / THREADS];
 };
@@ -24,11 +24,11 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
 struct Queries {
     Rows16<BLOCK_M, CHUNKS> &rows;
 
-    // 16 columns of each group of 8 rows.
+    // Loads 16 columns of each group of 8 rows.
     __device__ __forceinline__ void operand(unsigned (&b)[ROW_GROUPS][2], int step) const {
         const unsigned lane = threadIdx.x % 32;
         //$ if row_groups == 1
-        const SharedAddress first = rows.address(lane % 8, lane / 8 % 2); // of four matrices, the last two are the first two
+        const SharedAddress first = rows.address(lane % 8, lane / 8 % 2); // the last two of the four matrices are the first two again
         unsigned pairs[4];
         load_matrices_at(pairs, rows.beyond(first, 0, 2 * step));
         b[0][0] = pairs[0], b[0][1] = pairs[1];
@@ -43,7 +43,7 @@ struct Queries {
         }
         //$ end
     }
-    // Takes what was loaded ahead. All warps have read what was there before.
+    // Takes the Q that was loaded ahead. All warps have read the previous one.
     __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
         int index = threadIdx.x;
 #pragma unroll

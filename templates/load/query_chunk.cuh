@@ -8,7 +8,7 @@ struct QueryRows {
     const attention_params &p;
     bool whole; // rows consist of pieces of 16 bytes
     //$ if score != custom_score
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
     unsigned signs;
     //$ end
 

@@ -8,17 +8,17 @@ struct KeyStage {
     float k_scale[BLOCK_N], v_scale[BLOCK_N]; //$ if kv_scale == token
 };
 
-// The lanes of a warp fill the rows of a tile, neighbours along a row: `count` rows of COLUMNS elements, which begin where `rows`
-// says, and zeros behind them.
+// The lanes of a warp fill the rows of a tile, neighbouring lanes along a row, with `count` rows of COLUMNS
+// elements, whose addresses come from `rows`, and with zeros after them.
 template <int SIZE, int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const RowsFrom &rows, int count) {
     constexpr int BYTES = sizeof(InputKv), STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP;
-    const int lane = set_apart(threadIdx.x) % 32; // or addresses would be kept from tile to tile
+    const int lane = set_apart(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
     if constexpr (SIZE == 16 && WIDTH % 8 == 0 && 32 % WIDTH == 0) {
         constexpr int DOWN = 32 / WIDTH;
         const SharedAddress to = tile.address(lane / WIDTH, lane % WIDTH);
 #pragma unroll
-        for (int down = 0; down < BLOCK_N; down += DOWN) { // no bit of `down` is in the number of the first row
+        for (int down = 0; down < BLOCK_N; down += DOWN) { // `down` has no bit in common with the number of the first row
             const int row = lane / WIDTH + down;
             copy_piece_of<SIZE>(tile.beyond(to, down, down % 8), rows.from(row) + lane % WIDTH * (16 / BYTES),
                                 row < count ? BYTES * COLUMNS == WIDTH * 16 ? 16 : BYTES * COLUMNS - lane % WIDTH * 16 : 0);
@@ -33,7 +33,7 @@ __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const
     }
 }
 
-// The same, with pieces of `size` bytes.
+// Calls copy_rows_by with pieces of `size` bytes.
 template <int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows(Rows16<BLOCK_N, WIDTH> &to, const RowsFrom &rows, int count, int size) {
     if (size == 16)

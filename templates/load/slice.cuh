@@ -29,7 +29,7 @@ template <int DIM> __device__ __forceinline__ void slice_store(Output *row, cons
             row[slice_place(i)] = to_output(x.value[i]);
 }
 
-// The same from and to floats, for what is kept in shared memory or in the workspace.
+// The same for rows of floats, which are kept in shared memory or in the workspace.
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load_float(const float *row) {
     Slice<DIM> x;
 #pragma unroll
@@ -45,7 +45,7 @@ template <int DIM> __device__ __forceinline__ void slice_store_float(float *row,
             row[slice_place(i)] = x.value[i];
 }
 
-// The sum over the whole row of a * b, the same bits in every lane.
+// Returns the sum of a * b over the whole row, with the same bits in every lane.
 template <int DIM> __device__ __forceinline__ float slice_dot(const Slice<DIM> &a, const Slice<DIM> &b) {
     float sum = 0;
 #pragma unroll

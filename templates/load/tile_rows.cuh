@@ -1,10 +1,10 @@
 //$ include "load/pieces.cuh"
 
-// The rows of a tile that lie at equal distances, as a thread goes down them.
+// The rows of a tile, at a constant stride, as a thread steps down them.
 struct TileRows {
     const Input *row;
     long long stride;
-    int left; // rows that are there, from this one on
+    int left; // number of existing rows from this one on
 
     __device__ __forceinline__ void begin(int first, int column) { row += first * stride + column, left -= first; }
     __device__ __forceinline__ void next(int rows) { row += rows * stride, left -= rows; }

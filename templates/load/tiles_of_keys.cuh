@@ -1,9 +1,9 @@
 //$ needs block_n units layout changes_sequence
 
-// Where a tile is in the packed tensors, which have no batch.
+// Returns the place of a tile in the packed tensors, which have no batch.
 __device__ __forceinline__ Tile packed(const Tile &tile) { return {tile.query, tile.head, tile.kv_head, 0}; }
 
-// One thread loads K, another one V: each has one tensor and one ring of stages.
+// One thread loads K, another loads V. Each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {

@@ -1,13 +1,13 @@
 //$ needs block_n units page_size share changes_sequence
 //$ include "load/paged.cuh"
 
-// Where a tile has no key, the last rows of the sequence are loaded again: P is 0 there, and no other page is known.
+// Returns the first key of a share. Past the end of the sequence, its last rows are loaded again: P is 0 there, and no other page is known.
 __device__ __forceinline__ int share_of_key(const attention_params &p, int key) {
     return min(key, (p.len_kv - 1) / SHARE * SHARE);
 }
 
-// One thread loads K, another one V: each has one tensor and one ring of stages. A K/V tile is loaded in shares, each of which lies
-// in one page.
+// One thread loads K, another loads V. Each has one tensor and one ring of stages. A K/V tile is loaded in shares,
+// each of which lies in one page.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 #pragma unroll 1
         for (; walk.left > 0; ring.count++) {
             int i = next_keys(p, tile, UNITS, walk), stage = ring.stage();
-            int page = page_of(p, share_of_key(p, i * BLOCK_N)); // asked for before the stage is empty
+            int page = page_of(p, share_of_key(p, i * BLOCK_N)); // requested before the stage is empty
             barrier_wait(&empty[stage], ring.parity() ^ 1);
             barrier_expect(&full[stage], PANELS_OF * BLOCK_N * 128);
 #pragma unroll 1

@@ -2,7 +2,7 @@
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// O is in the buffer where Q was.
+// Stores O of a consumer by TMA, from the buffer that held its Q.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -11,7 +11,7 @@ __device__ __forceinline__ void store_output(const attention_tma_params &p, Shar
     tma_store_wait_read();
 }
 
-// Rows of packed sequences are counted over all of them, and have no batch. //$ if layout == ragged
+// Rows of packed sequences are numbered over all sequences, and have no batch. //$ if layout == ragged
 __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, Shared &shared, Tile tile, int stage,
                                                 int consumer) {
     Barrier *full = &shared.q_full[stage][consumer];
@@ -23,8 +23,8 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch); //$ else
 }
 
-// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
-// buffers of Q: so that O of the last tiles is stored.
+// The first tile of the block has been handed out; `queue` holds the others. After the last tile come as many empty
+// tiles as there are Q buffers, so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -49,7 +49,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
             return;
         ring.count++, queries.count++;
         //$ if changes_sequence
-        // No item is taken before its Q has room: else blocks would hold items that others could begin with.
+        // Takes an item only once there is room for its Q. Otherwise blocks would hold items that other blocks could begin.
 #pragma unroll 1
         for (int consumer = 0; consumer < CONSUMERS; consumer++)
             barrier_wait(&shared.q_empty[queries.stage()][consumer], queries.parity() ^ 1);

@@ -1,5 +1,5 @@
-// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. In registers as words, so that they take as few as
-// in memory.
+// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. Registers hold them as words, so they
+// take no more space there than in memory.
 template <typename Element, int COUNT> struct Vector {
     static constexpr int BYTES = COUNT * static_cast<int>(sizeof(Element));
     unsigned word[BYTES > 4 ? BYTES / 4 : 1];
@@ -44,13 +44,13 @@ __device__ __forceinline__ unsigned bits_of(float x) { return static_cast<unsign
 __device__ __forceinline__ unsigned bits_of(unsigned short x) { return x; }
 __device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
 
-// Element i as a float.
+// Returns element i as a float.
 template <typename Element, int COUNT> __device__ __forceinline__ float vector_get(const Vector<Element, COUNT> &x, int i) {
     constexpr int OF_WORD = 4 / sizeof(Element);
     return float_of_bits(x.word[i / OF_WORD] >> i % OF_WORD * 16, Element{});
 }
 
-// Puts the bits of element i where they belong.
+// Inserts the bits of element i into its word. Elements of a word must be set in ascending order: the first one overwrites it.
 template <typename Element, int COUNT>
 __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, unsigned bits) {
     constexpr int BITS = 8 * sizeof(Element), OF_WORD = 32 / BITS;

@@ -1,6 +1,6 @@
 //$ needs mask score sinks dropout batch_invariant split_keys quantised kv_scale fixed_len_q fixed_len_kv fixed_heads fixed_kv_heads layout page_size page_table head_dim head_dim_v shared_kv append rope rope_dim rope_from algorithm
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 //$ require batch_invariant in [0, 1]
 //$ require fixed_heads == 0 or fixed_kv_heads == 0 or fixed_heads % fixed_kv_heads == 0
@@ -11,7 +11,7 @@
 //$ require page_size > 0 or page_table == table
 //$ require kv_scale == none or quantised == 1
 //$ require shared_kv == 0 or head_dim_v <= head_dim
-//$ note Only decode writes to the cache: for other kernels an append_kv goes ahead.
+//$ note Only decode writes to the cache: other kernels need an append_kv launch first.
 //$ require append == 0 or algorithm == decode
 //$ require append == 0 or (layout == padded or page_size > 0)
 //$ require rope == none or append == 1
@@ -30,7 +30,7 @@ struct attention_params {
     long long lse_batch_stride, lse_head_stride;
     int batch;
     //$ if fixed_heads > 0
-#ifdef __cplusplus // the same places for the runtime, which is C, and constants for the kernel
+#ifdef __cplusplus // the same layout as for the runtime, which is C, and constants for the kernel
     static constexpr int heads = FIXED_HEADS;
     int given_heads;
 #endif
@@ -63,12 +63,12 @@ struct attention_params {
     //$ end
     float scale; /* S = scale * Q K^T */
     //$ if split_keys > 0
-    int splits; /* parts that the K/V tiles of a Q tile come in, at most; 1 = not split, and O is stored at once */
+    int splits; /* maximum number of parts of a Q tile's K/V tiles; 1 = not split, and O is stored directly */
     //$ end
     //$ if layout != dense
 
-    /* Sequences with lengths of their own, which stay on the device; above are the most that there may be. A kernel works on one
-       of them by sequence_of (sequence/). Null where the layout has no such array. */
+    /* Sequences with individual lengths, which stay on the device; the lengths above are the maxima. A kernel works on one
+       sequence through sequence_of (sequence/). Arrays that the layout does not have are null. */
     const int *cu_seqlens_q;     /* (batch + 1): the first row of each sequence in the packed Q and O, and the end of the last */
     const int *cu_seqlens_kv;    /* (batch + 1): the same of K and V */
     const int *lengths_kv;       /* (batch): keys of each sequence */
@@ -76,22 +76,22 @@ struct attention_params {
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
     const int *page_indices;
     long long page_table_row_stride;
-    int pages;                   /* of K and V: page numbers are less */
+    int pages;                   /* of K and V: page numbers are smaller */
     int total_q, total_kv;       /* rows of the packed tensors */
-    int max_len_q, max_len_kv;   /* as len_q and len_kv, which sequence_of replaces */
+    int max_len_q, max_len_kv;   /* the same as len_q and len_kv, which sequence_of replaces */
     int first_q, first_kv;       /* set by sequence_of: the sequence's first row of the packed tensors */
     //$ end
     //$ if dropout == 1
 
     /* Which weights are dropped (fragment/dropout.cuh). */
-    const unsigned long long *dropout_state; /* seed and offset, in place of these two; null = these */
+    const unsigned long long *dropout_state; /* seed and offset that replace the next two; null = the next two hold */
     unsigned long long dropout_seed, dropout_offset;
     unsigned dropout_threshold; /* 2^16 times the probability, in the upper half */
-    float dropout_factor;       /* of the weights that are kept: 1 / (1 - probability) */
+    float dropout_factor;       /* of the kept weights: 1 / (1 - probability) */
     //$ end
     //$ if kv_scale != none
 
-    /* What elements of K and V are multiplied with: one number, one of each K/V head, or one of each row of K and V, by kv_scale.
+    /* Factors of the elements of K and V: one, one per K/V head, or one per row of K and V, depending on kv_scale.
        Strides of dimensions that they do not have are 0. */
     const float *k_scale, *v_scale;
     long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
@@ -106,7 +106,7 @@ struct attention_params {
     long long v_new_batch_stride, v_new_head_stride, v_new_row_stride;
     const float *rope_cos, *rope_sin; /* (rope_rows, pairs) */
     long long rope_row_stride;
-    int rope_rows; /* positions that the tables have */
+    int rope_rows; /* number of positions in the tables */
     //$ end
     //$ if rope != none and rope_from == base
 
@@ -114,10 +114,10 @@ struct attention_params {
     //$ end
     //$ if mask == custom_mask or score == custom_score or sinks > 0
 
-    /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
+    /* The parameters of the mask and the score, in declaration order. Last, because kernels without them omit it. */
     struct attention_param {
         const void *data;    /* of a tensor */
-        void *table;         /* the bounds of its runs of elements, if the mask asks for them; else null */
+        void *table;         /* the bounds of its runs of elements, if the mask needs them; else null */
         long long stride[4]; /* in elements, of each dimension */
         int size[4];
         int whole; /* a scalar */

@@ -1,16 +1,16 @@
 //$ needs deterministic page_size pair_reads shared_kv wants wants_d_params
 //$ require shared_kv == 0
-//$ note Pages are for caches that serve: what is trained on is packed or padded.
+//$ note No pages: they are for serving caches. Training data are packed or padded.
 //$ require page_size == 0
 //$ include "params/attention.h"
 //$ require deterministic in [0, 1]
 //$ require deterministic == 0 or pair_reads == 0
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_backward_params {
     //$ if wants == custom_wants and wants_d_params > 0
-    /* Gradients of what the score takes, at the places of attention_param. First, because kernels without do without. */
+    /* Gradients of the score's parameters, with the indices of attention_param. First, because kernels without them omit it. */
     struct param_gradient {
         float *data;         /* null = not wanted */
         long long stride[4]; /* in elements, of each dimension; 0: summed over this dimension */

@@ -1,4 +1,4 @@
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct merge_params {
     const void *o_parts;    /* (parts, batch, heads, len_q, head_dim_v), each a normalised partial output */

@@ -1,6 +1,6 @@
 //$ needs row_tiles block_n split_n chunks folded
 
-// S, and exponentials that are computed beside it: products have a copy for each way, or the exponentials would come behind them.
+// Computes S and, beside it, exponentials. Each branch has its own copy of the products; otherwise the exponentials would come after them.
 __device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
                                            State state) {
     const unsigned thread = thread_of_round();

@@ -1,7 +1,7 @@
 //$ needs row_tiles block_n split_n chunks folded
 
-// S, and exponentials of the first half of the tile, which are computed while S of the second half is multiplied. Products have a copy
-// for each way, or the exponentials would come behind them.
+// Computes S, and the exponentials of the first half of the tile while S of the second half is multiplied. Each branch has its own copy
+// of the products; otherwise the exponentials would come after them.
 __device__ __forceinline__ void begin_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
                                            State state) {
     const unsigned thread = thread_of_round();

@@ -3,7 +3,7 @@
 //$ include "fragment/unit_rows.cuh"
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+// memory, and about 32 more registers per thread, which a requirement of the template counts.
 struct Consumer : UnitRows {
     int index;               // of this consumer in its block
     unsigned long long k, v; // matrix descriptors of stage 0
@@ -13,8 +13,8 @@ struct Consumer : UnitRows {
     int unseen; // K/V tiles to skip: only other units of the Q tile need them //$ if skip_per_warpgroup
     Weights weights;
     Queries q;
-    const attention_params &all; // of all sequences          //$ if changes_sequence
-    attention_params &own;       // p, which receive replaces //$ if changes_sequence
+    const attention_params &all; // of all sequences       //$ if changes_sequence
+    attention_params &own;       // p; receive replaces it //$ if changes_sequence
 
     //$ if changes_sequence
     __device__ __forceinline__ Consumer(const attention_params &all, attention_params &own, Shared &shared, int index)
@@ -33,7 +33,7 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The Q tile that is handed out next.
+    // Receives the Q tile that is handed out next.
     __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -63,7 +63,7 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // S of this K/V tile is final: release K, and after the last tile Q.
+    // Called when S of this K/V tile is final: releases K, and after the last tile also Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
         if (walk.left == 0) release(&shared.q_empty[queries.stage()][index]); // Q, too //$ if store == direct and q_in == q_shared

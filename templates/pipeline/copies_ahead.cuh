@@ -1,8 +1,8 @@
 //$ needs dtype stages row_tiles rescale bias_stages
 
-// Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
+// K and V tiles are copied together, STAGES - 1 rounds ahead of their use: one wait and one barrier per round.
 
-// Ends a group of copies even if nothing is left to copy: groups are counted.
+// Commits a group of copies even if nothing is left to copy, because the waits count groups.
 __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int stage) {
     if (copies.walk.left > 0) {
         const int tile_n = copies.next();
@@ -13,7 +13,7 @@ __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int
     copy_async_commit();
 }
 
-// What was copied first, Q and the first tiles, is on its way.
+// Starts the first copies. On return, Q and the first K/V tiles are in flight.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
 #pragma unroll 1
     for (int stage = 0; stage < STAGES - 1; stage++)
@@ -25,11 +25,11 @@ __device__ __forceinline__ void await_queries() {
 }
 
 __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, UnitRows (&units)[ROW_TILES], const Queries &q) {
-    int stage = 0, free = STAGES - 1; // in use; given back by the round before
+    int stage = 0, free = STAGES - 1; // in use; released by the previous round
 #pragma unroll 1
     for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait_groups<STAGES - 2>();
-        __syncthreads(); // K and V have come, and all warps are done with those of the round before
+        __syncthreads(); // K and V have arrived, and all warps have finished with those of the previous round
         copy_next(copies, shared, free);
         free = stage;
         prepare_units(units);

@@ -1,8 +1,8 @@
 //$ needs dtype row_tiles rescale bias_stages
 
-// One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
+// One buffer for K and one for V: V is copied while S is computed, the next K during the softmax and O += P V.
 
-// What was copied first, Q and the first tile of K, is on its way.
+// Starts the first copies. On return, Q and the first K tile are in flight.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
     copy_keys(copies, shared.k[0], copies.next());
 }
@@ -15,7 +15,7 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
 #pragma unroll 1
     for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait();
-        __syncthreads(); // K has come, and all warps are done with V
+        __syncthreads(); // K has arrived, and all warps have finished with V
         prepare_units(units);
         copy_values(copies, shared.v[0], units[0].next);
         //$ if bias_stages > 0
@@ -25,10 +25,10 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
         settle_keys(copies, shared.k[0], units[0].next); //$ if dtype != fp32
         begin_tile(units, q, shared.k[0], state);
         copy_async_wait();
-        __syncthreads(); // V has come, and all warps are done with K
+        __syncthreads(); // V has arrived, and all warps have finished with K
         settle_values(copies, shared.v[0], units[0].next); //$ if dtype != fp32
         if (units[0].walk.left > 0) {
-            KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
+            KeyWalk walk = units[0].walk; // all units visit the same tiles, so the copies need no walk of their own
             copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
         }
         //$ if rescale == from_sum

@@ -3,26 +3,26 @@
 //$ include "pipeline/panel_of_step.cuh"
 //$ include "walk/keys_of_query.cuh"
 
-// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
-// other K/V tile. A thread has rows `row` and `row` + 8 of all of them. A warpgroup waits for each of its products; the other one,
-// which is elsewhere in its tile, keeps the tensor cores busy meanwhile.
+// One of the two consumer warpgroups. It holds the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
+// other K/V tile, its own tiles. A thread holds rows `row` and `row` + 8 of O, S and P. A warpgroup waits for each of its products;
+// meanwhile the other one, which is at a different point of its tile, keeps the tensor cores busy.
 struct Consumer {
     Shared &shared;
     int index, row;
-    float c;                    // from m and s to exponents of 2
+    float c;                    // factor from m and s to exponents of 2
     unsigned long long q, k, v; // matrix descriptors: of Q; of K and of this half of V in stage 0
-    Ring<STAGES> ring;          // the first K/V tile of the Q tile
+    Ring<STAGES> ring;          // position of the first K/V tile of the Q tile
     float s[BLOCK_N / 2], o[OUTPUT_COLUMNS / 2];
     unsigned weights[BLOCK_N / 16][4]; // P of an own tile
-    float top[2], row_sum[2];          // m with an own tile; this thread's share of its row sums
-    float max[2], sum[2];              // m; this thread's share of l, of own tiles
+    float top[2], row_sum[2];          // m including an own tile; this thread's share of the row sums of that tile
+    float max[2], sum[2];              // m; this thread's share of l over its own tiles
 
     __device__ __forceinline__ Consumer(Shared &shared, int index, float c)
         : shared(shared), index(index), row(warp_index() % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), c(c),
           q(matrix_descriptor(shared.q, 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.k[0][OUTPUT_PANELS * index], BLOCK_N * 128)), ring{0} {}
 
-    // O (64, HEAD_DIM_V), m and l of the block's K/V tiles. On return they are final, and l is in shared memory.
+    // Computes O (64, HEAD_DIM_V), m and l over the block's K/V tiles. On return they are final, and l is in shared memory.
     __device__ __forceinline__ void multiply(const attention_params &p, const KeyWalk &walk, const Tile &tile) {
         load_queries(p, tile, shared.q);
 #pragma unroll
@@ -61,7 +61,7 @@ struct Consumer {
         }
     }
 
-    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the tile before is multiplied during the softmax.
+    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the previous tile is computed during the softmax.
     __device__ __forceinline__ void multiply_odd(int tiles, int keys) {
 #pragma unroll 1
         for (int i = 1; i < tiles; i += 2) {
@@ -78,7 +78,7 @@ struct Consumer {
         }
     }
 
-    // S (64, 64) = Q K^T of an own tile, of which `keys` keys are there: panel by panel, as they arrive.
+    // Issues S (64, 64) = Q K^T of an own tile, panel by panel as they arrive. keys: number of keys from the tile's first key on.
     __device__ __forceinline__ void start_scores(int i, int keys) {
         const int stage = (ring + i).stage(), parity = (ring + i).parity();
         if (keys < BLOCK_N) {
@@ -91,7 +91,7 @@ struct Consumer {
         for (int step = 0; step < PANELS; step++) {
             const int panel = panel_of_step(step, index);
             barrier_wait(&shared.full[stage][panel], parity);
-            wgmma_fence(); // behind a wait, the compiler needs one
+            wgmma_fence(); // after a wait, the compiler needs one
             const unsigned long long of_q = q + panel * (BLOCK_M * 128 / 16);
             const unsigned long long of_k = k + stage * (K_BYTES / 16) + panel * (BLOCK_N * 128 / 16);
             if (step == 0)
@@ -102,7 +102,7 @@ struct Consumer {
         wgmma_commit();
     }
 
-    // P of an own tile, and m. S is complete.
+    // Computes P of an own tile, and m. S is complete.
     __device__ __forceinline__ void weigh(int i, int keys) {
         wgmma_settle(s);
         if (keys < BLOCK_N)
@@ -116,7 +116,7 @@ struct Consumer {
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
             if ((top[r] - max[r]) * c <= 8)
-                top[r] = max[r]; // weights may grow to 2^8: raising m means rescaling O
+                top[r] = max[r]; // weights may grow to 2^8, since raising m means rescaling O
             if (threadIdx.x % 4 == 0)
                 shared.max[index][row + 8 * r] = top[r];
         }
@@ -130,7 +130,7 @@ struct Consumer {
         publish_weights(shared.k[(ring + i).stage()][PANELS - 1]);
     }
 
-    // O (64, half) += P V of an own tile. O of the tiles before is complete.
+    // O (64, half) += P V of an own tile. O of the previous tiles is complete.
     __device__ __forceinline__ void add_own(int i) {
         raise_max(top);
         sum[0] += row_sum[0], sum[1] += row_sum[1];
@@ -142,8 +142,8 @@ struct Consumer {
         release(&shared.empty[(ring + i).stage()][index]);
     }
 
-    // O += P V of a tile whose P the other warpgroup publishes, between these two: all of the tile has arrived then. O of the
-    // tiles before is complete.
+    // start_other and finish_other compute O += P V of a tile whose P the other warpgroup publishes: by then the whole tile has
+    // arrived. O of the previous tiles is complete.
     __device__ __forceinline__ void start_other(int i) {
         const int stage = (ring + i).stage();
         named_barrier_sync(2 - index, 256);
@@ -160,7 +160,7 @@ struct Consumer {
         release(&shared.empty[(ring + i).stage()][index]);
     }
 
-    // P (64, 64) to the other warpgroup, with m.
+    // Publishes P (64, 64), with m, to the other warpgroup.
     __device__ __forceinline__ void publish_weights(unsigned short (&to)[BLOCK_N][64]) {
         const int line = warp_index() % 4 * 16 + threadIdx.x % 16;
 #pragma unroll
@@ -171,7 +171,7 @@ struct Consumer {
         named_barrier_arrive(1 + index, 256);
     }
 
-    // l and O relative to m' = `to`; most tiles leave m as it is. Nothing but S may be under way.
+    // Makes l and O relative to m' = `to`; most tiles leave m unchanged. No product other than S may be in flight.
     __device__ __forceinline__ void raise_max(const float (&to)[2]) {
         if (!__any_sync(0xffffffffu, to[0] > max[0] || to[1] > max[1]))
             return;
@@ -187,7 +187,7 @@ struct Consumer {
             o[j] *= keep[j / 2 % 2];
     }
 
-    // Zeros for the rows of a tile that are no keys, or none that the query sees: 0 * NaN is NaN.
+    // Zeroes the rows of a tile that are not keys, or keys that the query does not see: 0 * NaN is NaN.
     __device__ __forceinline__ void clear_rows(Panels<PANELS, BLOCK_N> &tile, int keys) {
 #pragma unroll 1
         for (int line = keys * PANELS * 8 + static_cast<int>(threadIdx.x) % 128; line < BLOCK_N * PANELS * 8; line += 128)

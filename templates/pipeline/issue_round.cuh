@@ -1,4 +1,4 @@
-// Issue S of the next K/V tile and O += P V of this one.
+// Issues S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();

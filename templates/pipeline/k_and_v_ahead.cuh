@@ -1,6 +1,6 @@
 //$ needs thread_m thread_n
 
-// K and V have memory of their own: V is copied while K is used, and the next K while V is used.
+// K and V have separate memory: V is copied while K is used, and the next K while V is used.
 __device__ __forceinline__ void go_over_keys(const attention_params &p, const Work &work, Head &head, Shared &tile, Place at,
                                              Rows &rows) {
     const KeyRange &keys = work.keys;

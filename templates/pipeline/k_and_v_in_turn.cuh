@@ -1,6 +1,6 @@
 //$ needs thread_m thread_n
 
-// K and V share memory: each tile is copied when all warps have used the one before.
+// K and V share memory: each tile is copied once all warps have used the previous one.
 __device__ __forceinline__ void go_over_keys(const attention_params &p, const Work &work, Head &head, Shared &tile, Place at,
                                              Rows &rows) {
     const KeyRange &keys = work.keys;

@@ -1,7 +1,7 @@
 //$ include "pipeline/issue_round.cuh"
 
-// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
-// O yet.
+// The main loop of a Q tile. The caller has issued the first S and issues the last P V. The first K/V tile is peeled, because it has
+// no O yet.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();

@@ -1,7 +1,7 @@
 //$ include "pipeline/issue_round.cuh"
 
-// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile, which has no O to wait
-// for, is not peeled: the code from S to P is long, and should be there once.
+// The main loop of a Q tile. The caller has issued the first S and issues the last P V. The first K/V tile, which has no O to wait
+// for, is not peeled: the code from S to P is long and should exist only once.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();

@@ -2,7 +2,7 @@
 //$ include "fragment/softmax_columns.cuh"
 //$ include "store/columns.cuh"
 
-// What the warps have of a Q tile becomes O, or the block's part of it: everybody's O and l relative to the largest m, added up.
+// Merges what the warps hold of a Q tile into O, or the block's part of it: O and l of each warp, relative to the largest m, added up.
 __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
                                             const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
@@ -20,7 +20,7 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
         }
 #pragma unroll
     for (int n = 0; n < ROW_GROUPS; n++) {
-        __syncthreads(); // maxima are there, and O of the group before has been read
+        __syncthreads(); // the maxima are in shared memory, and O of the previous group has been read
         float keep[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {

@@ -1,7 +1,7 @@
 //$ needs skip_per_warpgroup changes_sequence mask score
 
-// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
-// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
+// Q tiles overlap: the first S of the next one is computed together with the last P V of this one, and is in registers beside its O.
+// After the last Q tile, this S is computed but not used: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = take_and_skip(c);
     if (!more)

@@ -1,6 +1,6 @@
 //$ include "fragment/sums_in_range.cuh"
 
-// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+// Called when P has outgrown m: takes m from the largest P or, where that is out of the range of fp32, from S, which is recomputed.
 __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
     if (within_fp32(c.rows, c.tile_sum)) {
         raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);

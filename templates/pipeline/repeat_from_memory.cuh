@@ -1,7 +1,7 @@
 //$ needs row_tiles block_n chunks
 //$ include "fragment/scores_from_memory_16bit.cuh"
 
-// S of these keys again, from K in global memory: the next one is on its way to shared memory.
+// Recomputes S of these keys from K in global memory: the next K tile is already being copied to shared memory.
 template <int FIRST, int KEYS>
 __device__ __forceinline__ void repeat_scores(UnitRows (&units)[ROW_TILES], const Queries &, const Rows16<BLOCK_N, CHUNKS> &) {
 #pragma unroll

@@ -2,7 +2,7 @@
 //$ include "fragment/sums_in_range.cuh"
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
-// shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
+// shows whether P is in range. Each path has its own code; otherwise ptxas would not overlap the usual one.
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
@@ -16,8 +16,8 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
-// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. Once m has been raised often (Raises), it
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         raise_outgrown(c, first);

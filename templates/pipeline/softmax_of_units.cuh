@@ -1,7 +1,7 @@
 //$ needs row_tiles folded mask_tiles bias_stages
 //$ include "fragment/softmax_on_growth.cuh"
 
-// Before m changes: what can be found again is not kept in registers from round to round.
+// Prepares the rows before m changes. What can be recomputed is not kept in registers from round to round.
 __device__ __forceinline__ void begin_rescaling(Rows &rows, float c) {
     rows.keep[0] = rows.keep[1] = 1;
     //$ if not folded
@@ -9,7 +9,7 @@ __device__ __forceinline__ void begin_rescaling(Rows &rows, float c) {
     //$ end
 }
 
-// S of a tile of keys -> weights P, and O rescaled for them, of each unit.
+// For each unit, S of a K/V tile -> weights P; rescales O for them.
 __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weig
 }
 //$ if bias_stages > 0
 
-// What the score adds to the next tile.
+// Sets the bias that the score adds to the next tile.
 __device__ __forceinline__ void set_bias(UnitRows (&units)[ROW_TILES], const BiasTile &bias) {
     const SharedAddress first = rows_of_warp(bias);
 #pragma unroll
@@ -34,7 +34,7 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
     //$ if mask_tiles == intervals
 #pragma unroll
     for (int r = 1; r < ROW_TILES; r++)
-        units[r].walk = units[0].walk; // all units go over the same tiles: one walk takes fewer registers
+        units[r].walk = units[0].walk; // all units visit the same tiles, and one walk takes fewer registers
     //$ end
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)

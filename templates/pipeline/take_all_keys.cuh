@@ -1,6 +1,6 @@
-// A consumer goes over all K/V tiles of its Q tile, also those that only the other one sees: they take turns.
+// A consumer visits all K/V tiles of its Q tile, even those that only the other consumer sees, because the two take turns.
 
-// Take the next Q tile. False when there is none.
+// Takes the next Q tile. False if there is none.
 __device__ __forceinline__ bool take(Consumer &c) {
     const Tile tile = c.receive();
     c.begin_tile(tile);

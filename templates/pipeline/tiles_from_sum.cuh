@@ -2,16 +2,16 @@
 //$ include "pipeline/softmax_of_units.cuh"
 //$ include "fragment/sums_in_range.cuh"
 
-// What a warp does with a K/V tile. m stays as it is, and row sums show whether P has outgrown it: exponentials wait for no maximum.
-// Those of the second half of the tile are computed during O += P V of the first. //$ if overlap != off
-// Where P has outgrown m, S is multiplied again, and m follows its maxima.
+// How a warp processes a K/V tile. It keeps m; the row sums show whether P has outgrown it, so exponentials do not wait for a maximum.
+// The exponentials of the second half of the tile are computed during O += P V of the first. //$ if overlap != off
+// Where P has outgrown m, S is recomputed, and m follows its maxima.
 
-// What a warp knows of m from tile to tile. Positive: P may be relative to m as it is. The amount is how often m may still be
-// outgrown: at 0 it follows the maxima, since scores that outgrow it often will do so again.
+// What a warp knows about m from tile to tile. Positive: P may be relative to the current m. The absolute value is how often m may
+// still be outgrown: at 0 it follows the maxima, since scores that outgrow it often will do so again.
 using State = int;
 constexpr State BEFORE_TILES = -3;
 
-// m is known, and not so far from 0 that its rounding would change P?
+// Positive if m is known, and not so far from 0 that its rounding would change P.
 __device__ __forceinline__ State state_of(const UnitRows (&units)[ROW_TILES], int raises_left) {
     float most = 0;
 #pragma unroll
@@ -20,7 +20,7 @@ __device__ __forceinline__ State state_of(const UnitRows (&units)[ROW_TILES], in
     return __all_sync(0xffffffffu, most * units[0].c <= 4096) ? raises_left : -raises_left;
 }
 
-// Does m stay for this tile, unless sums say otherwise?
+// True if m stays for this tile, unless the row sums say otherwise.
 __device__ __forceinline__ bool keeps_max(const UnitRows (&units)[ROW_TILES], State state) {
     bool keeps = state > 0;
     //$ if mask != none
@@ -33,7 +33,7 @@ __device__ __forceinline__ bool keeps_max(const UnitRows (&units)[ROW_TILES], St
 
 //$ if folded
 
-// What the scores of the tile are computed relative to: m, or a value close to them before m follows.
+// Sets what the scores of the tile are computed relative to: m or, before m follows them, a value close to them.
 __device__ __forceinline__ void set_rests_of_units(UnitRows (&units)[ROW_TILES], bool follows) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
@@ -46,8 +46,8 @@ template <int FIRST, int KEYS> __device__ __forceinline__ float (&scores_of(Unit
     return reinterpret_cast<float(&)[KEYS / 2]>(rows.s[FIRST / 2]);
 }
 
-// S -> P of these keys, relative to m as it is, and this thread's share of the row sums. As exp2_scores with an m that is known and not
-// far from 0; sums come behind all exponentials, since d 128 spills otherwise.
+// S -> P of these keys, relative to the current m, and this thread's share of the row sums. Like exp2_scores with an m that is known and
+// not far from 0, but the sums come after all exponentials, since d 128 spills otherwise.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&units)[ROW_TILES]) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
@@ -75,7 +75,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh(UnitRows (&
     }
 }
 
-// Has P of these keys outgrown m?
+// True if P of these keys has outgrown m.
 __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     float most = 0;
 #pragma unroll
@@ -84,7 +84,7 @@ __device__ __forceinline__ bool outgrown(const UnitRows (&units)[ROW_TILES]) {
     return !__all_sync(0xffffffffu, most <= USUAL_SUM);
 }
 
-// S -> P of these keys, relative to an m that follows their maxima. Earlier keys of the tile are in O.
+// S -> P of these keys, relative to an m that follows their maxima. O already contains the earlier keys of the tile.
 template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(UnitRows (&units)[ROW_TILES]) {
     set_rests_of_units(units, true); //$ if folded
 #pragma unroll
@@ -104,7 +104,7 @@ template <int FIRST, int KEYS> __device__ __forceinline__ void weigh_by_max(Unit
     }
 }
 
-// Row sums of these keys to l, and their P as operands.
+// Adds the row sums of these keys to l, and packs their P as operands.
 template <int FIRST, int KEYS>
 __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES]) {
 #pragma unroll
@@ -116,7 +116,7 @@ __device__ __forceinline__ void take_weights(UnitRows (&units)[ROW_TILES], Weigh
     }
 }
 
-// P, and O += P V.
+// Completes P, and computes O += P V.
 __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Queries &q, const Rows16<BLOCK_N, CHUNKS> &k,
                                          const Rows16<BLOCK_N, CHUNKS_V> &v, State &state) {
     const unsigned thread = thread_of_round();
@@ -125,7 +125,7 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Que
     if (keeps && outgrown(units)) {
         repeat_scores<0, SPLIT_N>(units, q, k);
         keeps = false;
-        state = 1 - state; // as where m is not known, with one raise less
+        state = 1 - state; // as if m were not known, with one raise less
     }
     if (keeps) {
         take_weights<0, SPLIT_N>(units, p);

@@ -1,7 +1,7 @@
 //$ needs row_tiles block_n chunks chunks_v
 //$ include "pipeline/softmax_of_units.cuh"
 
-// What a warp does with a K/V tile. m follows the maxima of its scores.
+// How a warp processes a K/V tile. m follows the maxima of its scores.
 
 using State = bool;
 constexpr State BEFORE_TILES = true;

@@ -1,4 +1,4 @@
-// Two consumers multiply by turns: the softmax of one runs beside the products of the other.
+// Two consumers multiply in turn: the softmax of one overlaps the products of the other.
 
 __device__ __forceinline__ void take_turn(int consumer) {
     named_barrier_sync(1 + consumer, 256);
@@ -7,7 +7,7 @@ __device__ __forceinline__ void pass_turn(int consumer) {
     named_barrier_arrive(2 - consumer, 256);
 }
 
-// Before the first turn and after the last one.
+// Called before the first turn and after the last one.
 __device__ __forceinline__ void begin_turns(int consumer) {
     if (consumer == 1)
         named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn

@@ -17,7 +17,8 @@ __device__ __forceinline__ Cached to_cached(float x) { return to_bfloat16(x); }
 using Cached = unsigned char; // two's complement
 constexpr float CACHED_MOST = 127.0f;
 
-// Nearest integer, ties to even, from -127 to 127; of NaN, 0. A float of this size has its integer in the lowest bits.
+// Returns the nearest integer, ties to even, clamped to -127 .. 127; 0 for NaN. A float of the sum's size has the integer in its
+// lowest bits.
 __device__ __forceinline__ Cached to_cached(float x) {
     float limited = isnan(x) ? 0.0f : fminf(fmaxf(x, -CACHED_MOST), CACHED_MOST);
     return static_cast<Cached>(__float_as_int(limited + 12582912.0f));
@@ -32,8 +33,8 @@ constexpr float CACHED_MOST = 57344.0f;
 constexpr int CACHED_MANTISSA = 2, CACHED_BIAS = 15;
 //$ end
 
-// Bits of the nearest number, ties to even; what is larger than the largest, infinity too, becomes that. Below the least normal
-// number the sum with a float whose last place is that of a subnormal number rounds.
+// Returns the bits of the nearest number, ties to even. Values beyond the largest number, infinity included, become the largest.
+// Below the smallest normal number, the addition of a float whose last place is that of a subnormal number does the rounding.
 __device__ __forceinline__ Cached to_cached(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x)), sign = bits >> 24 & 0x80u;
     if (isnan(x))

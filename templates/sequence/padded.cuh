@@ -1,7 +1,7 @@
 //$ needs page_size page_table
 //$ include "params/attention.h"
 
-// What holds for one sequence: the number of its keys, and its page numbers. Its tensors are those of all, and its index is still
+// Parameters of one sequence: its number of keys and its page numbers. It uses the tensors of all sequences, and its index is still
 // the batch.
 struct SequenceNumbers {
     int len_kv;
@@ -16,7 +16,7 @@ __device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_para
     return its;
 }
 
-// What a kernel is told of all sequences -> what holds for one.
+// Turns the parameters of all sequences into those of one.
 __device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
     p.len_kv = its.len_kv;

@@ -2,12 +2,12 @@
 //$ include "sequence/element.cuh"
 
 //$ if rows_aligned
-// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+// Loads two neighbouring 16-bit elements from `at`, which points to an even column of a row of COLUMNS.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
     return *reinterpret_cast<const unsigned *>(at);
 }
 
-// WIDTH of them, 2, 4 or 8, `at` a multiple of WIDTH that is less than COLUMNS, by one load.
+// Loads WIDTH elements, 2, 4 or 8, with one load. Their column is a multiple of WIDTH and less than COLUMNS.
 template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int) {
     if constexpr (WIDTH == 8) {
         const uint4 x = *reinterpret_cast<const uint4 *>(at);
@@ -20,12 +20,12 @@ template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(u
     }
 }
 //$ else
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
-// WIDTH of them.
+// Loads WIDTH elements.
 template <int COLUMNS, int WIDTH>
 __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int column) {
 #pragma unroll

@@ -2,7 +2,7 @@
 //$ include "params/attention.h"
 //$ include "sequence/element.cuh"
 
-// What holds for one sequence: its lengths, its rows of the packed tensors, its page numbers.
+// Parameters of one sequence: its lengths, its rows of the packed tensors, its page numbers.
 struct SequenceNumbers {
     int first_q, len_q;
     int first_kv; //$ if page_size == 0
@@ -25,7 +25,7 @@ __device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_para
     return its;
 }
 
-// What a kernel is told of all sequences -> what holds for one. Strides from one sequence to the next are 0.
+// Turns the parameters of all sequences into those of one. Strides from one sequence to the next are 0.
 __device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
     p.first_q = its.first_q;

@@ -1,6 +1,6 @@
 //$ include "sequence/token.cuh"
 
-// Sequences with equally many tokens: the new ones are the last of the cache.
+// All sequences have equally many tokens: the new ones are the last in the cache.
 
 template <typename Params> __device__ __forceinline__ Source source_of(const Params &p, int index) {
     return {index / p.len_q, index % p.len_q};

@@ -1,6 +1,6 @@
 //$ needs rope
 
-// A list of tokens: where each goes and its position are given.
+// A list of tokens: the caller gives the destination and the position of each.
 struct Source { // the rows of a token in Q, K and V
     int sequence, row;
 };

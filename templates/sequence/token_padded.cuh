@@ -1,6 +1,6 @@
 //$ include "sequence/token.cuh"
 
-// Equally many new tokens of each sequence: the last of those that lengths_kv counts.
+// Each sequence has equally many new tokens: the last of the tokens that lengths_kv counts.
 
 template <typename Params> __device__ __forceinline__ Source source_of(const Params &p, int index) {
     return {index / p.len_q, index % p.len_q};

@@ -1,10 +1,10 @@
 //$ include "sequence/token.cuh"
 
-// Packed tokens: those of a sequence are the last of those that lengths_kv counts.
+// Packed tokens: those of a sequence are the last of the tokens that lengths_kv counts.
 
 template <typename Params> __device__ __forceinline__ Source source_of(const Params &, int index) { return {0, index}; }
 
-// The last sequence that begins at or before the token, by the whole warp: each round looks at 32 beginnings.
+// Finds the last sequence that begins at or before the token. The whole warp searches: each round looks at 32 beginnings.
 template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) {
     int low = 0, high = p.batch; // it is in [low, high)
     while (high - low > 1) {

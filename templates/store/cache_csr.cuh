@@ -1,7 +1,7 @@
 //$ needs page_size
 //$ include "store/place.cuh"
 
-// A cache of pages; the page numbers of all sequences are one list.
+// A paged cache. The page numbers of all sequences form one list.
 
 template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     int first = p.page_indptr[token.sequence], end = p.page_indptr[token.sequence + 1];

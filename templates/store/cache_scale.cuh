@@ -16,8 +16,8 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ void numbers_scale(Nu
 //$ if kv_scale == token
 __device__ __forceinline__ float larger_or_nan(float a, float b) { return a > b || isnan(a) ? a : b; }
 
-// The largest number of the row becomes the largest of the cache's type. What reads it multiplies with `scale`: 0 for a row of
-// zeros, and what is not finite makes the whole row NaN.
+// Scales the row so that its largest magnitude becomes the largest number of the cache's type. Readers multiply by
+// `scale`, which is 0 for a row of zeros. A number that is not finite makes the whole row NaN.
 template <int COLUMNS, int DIM>
 __device__ __forceinline__ void scale_row(Numbers<COLUMNS, DIM> &x, const Tensor<float> &scale, Place place, int head) {
     float most = 0;

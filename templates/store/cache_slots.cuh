@@ -1,7 +1,7 @@
 //$ needs page_size
 //$ include "store/place.cuh"
 
-// A cache of pages; a token says its page and its row there by one number.
+// A paged cache. One number per token gives its page and its row there.
 
 template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int index, Token) {
     long long slot = p.slots[index];

@@ -1,7 +1,7 @@
 //$ needs page_size
 //$ include "store/place.cuh"
 
-// A cache of pages; each sequence has a row of page numbers.
+// A paged cache. Each sequence has a row of page numbers.
 
 template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     if (token.position < 0 || token.position >= p.len_kv)

@@ -1,7 +1,7 @@
 //$ needs dtype_out
 //$ include "sequence/element.cuh"
 
-// Writes the first `count` elements of a chunk: none or fewer, up to four or more.
+// Writes the first `count` elements of a chunk: none if it is 0 or less, all if it is 4 or more.
 __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, bool chunks) {
     if (chunks && count > 0) {
         *reinterpret_cast<float4 *>(to) = x; //$ if dtype_out == fp32

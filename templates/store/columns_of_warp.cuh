@@ -3,7 +3,7 @@
 //$ include "store/columns.cuh"
 //$ include "pipeline/merge_warps.cuh"
 
-// What a warp with a run of its own has of a Q tile becomes O, or the run's part of it.
+// Stores the result of a warp with a run of its own: O of the Q tile, or the run's part of it.
 __device__ __forceinline__ void store_columns(Columns &columns, const attention_params &p, const Run &run, const Tile &tile,
                                               int worker) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_columns(Columns &columns, const attention_
         }
 }
 
-// A warp with a run of its own has all of it; the warps of a block merge what they have.
+// A warp with a run of its own stores its result. The warps of a block that share a run merge theirs.
 __device__ __forceinline__ void store_or_merge(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
                                                const Tile &tile, int worker) {
     if (run.warps == 1)

@@ -6,10 +6,10 @@
 //$ include "target/sm_90.cuh"
 //$ include "fragment/weight_of_score.cuh"
 
-// The second launch, when keys are split: O and LSE of each row from those of its parts, in their order, so that equal inputs give
-// equal bits. COMBINE_LANES neighbouring lanes have a row, each of them 4 neighbouring columns at a time.
+// The second launch, when keys are split. It combines O and LSE of each row from its parts, in their order, so that equal
+// inputs give equal bits. COMBINE_LANES neighbouring lanes share a row, and each takes 4 neighbouring columns at a time.
 
-// Four columns of a row of O.
+// Stores four columns of a row of O.
 __device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
     *reinterpret_cast<float4 *>(to + column) = x;                                                                     //$ if rows_aligned and dtype_out == fp32
     *reinterpret_cast<uint2 *>(to + column) = make_uint2(pack<BFLOAT16_OUT>(x.x, x.y), pack<BFLOAT16_OUT>(x.z, x.w)); //$ elif rows_aligned
@@ -24,10 +24,10 @@ __device__ __forceinline__ void store_four(Output *to, int column, float4 x) {
 
 extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params p) {   //$ if layout == dense
 extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(const __grid_constant__ attention_params all) { //$ else
-    constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // of four columns that a lane has
+    constexpr int GROUPS = (COLUMNS_V / 4 + COMBINE_LANES - 1) / COMBINE_LANES; // groups of four columns per lane
     const int lane = static_cast<int>(threadIdx.x) % COMBINE_LANES;
     const attention_params &all = p; //$ if layout == dense
-    const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would take a workspace of a hundred gigabytes
+    const unsigned rows = static_cast<unsigned>(rows_of_all(all)); // more would need a workspace of a hundred gigabytes
     const unsigned row = blockIdx.x * COMBINE_ROWS + threadIdx.x / COMBINE_LANES;
     const unsigned of_all = row / rows_of_head(all), query = row - of_all * rows_of_head(all), batch = of_all / all.heads;
     const Row at = {static_cast<int>(query), static_cast<int>(of_all - batch * all.heads)};
@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS) attention_combine(
     const int parts = p.len_kv > 0 ? parts_of(p, tiles_of_walk(p, tile)) : 0; //$ else
     const float c = exponent_factor(p);
 
-    // Several parts at a time are on their way before any of them is needed: there are few rows for many SMs.
+    // Several parts at a time are in flight before any of them is needed, since there are few rows for many SMs.
     constexpr int AHEAD = 8 / GROUPS;
     float max = -INFINITY, sum = 0, o[GROUPS][4] = {};
 #pragma unroll 1

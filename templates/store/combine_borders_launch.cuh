@@ -4,14 +4,14 @@
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"
 
-// Combines the parts of the Q tiles that several workers had, always in the same order: a launch behind the first one. A warp has
-// one row of the Q tile that worker `place` told of, and a lane has four columns of every 128.
+// The second launch. It combines the parts of the Q tiles that several workers had, always in the same order. A
+// warp takes one row of the Q tile that worker `place` recorded, and a lane takes four columns of every 128.
 constexpr int QUADS = (COLUMNS_V + 127) / 128, PARTS_AHEAD = QUADS < 4 ? 4 / QUADS : 1;
 
 struct PartRows {
     float4 o[PARTS_AHEAD][QUADS];
 
-    // O of parts from `index` on; zeros where there is none.
+    // Loads O of the parts from `index` on; zeros where there is no part.
     __device__ __forceinline__ void load(const attention_params &p, const Parts &parts, int index, int row) {
 #pragma unroll
         for (int i = 0; i < PARTS_AHEAD; i++, index++)
@@ -28,7 +28,7 @@ struct PartRows {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int BLOCKS = BLOCK_M / WARPS; // of a Q tile
+    constexpr int BLOCKS = BLOCK_M / WARPS; // blocks per Q tile
     const int place = blockIdx.x / BLOCKS, row = blockIdx.x % BLOCKS * WARPS + warp_index(), lane = threadIdx.x % 32;
     //$ if dependent_launches == 1
     grid_dependency_wait();
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
 
     float4 o[QUADS] = {};
-    float sum = 0, weight = 0; // a lane knows the weight of one of 32 parts
+    float sum = 0, weight = 0; // each lane has the weight of one of 32 parts
 #pragma unroll 1
     for (int i = 0; i < parts.count; i += PARTS_AHEAD) {
         if (i % 32 == 0) {

@@ -3,9 +3,9 @@
 //$ include "fragment/weight_of_score.cuh"
 //$ include "store/columns.cuh"
 
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
-// it knows their weights; then the lanes of a warp add what they have, and then the warps.
+// The second launch. It combines the parts of the Q tiles that several blocks worked on, always in the same order.
+// A block has a share of the columns of a Q tile. For four columns of a row, a thread adds up some of the parts,
+// which it loads before it knows their weights. Then the lanes of a warp add their sums, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -16,9 +16,9 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns in a row, and in a Q tile
 
-// Of `fours` groups from `first` on, each of which `adders` threads add up.
+// Combines `fours` groups of four columns from `first` on. `adders` threads add up each group.
 __device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
                                               int adders) {
     constexpr int WARPS_HERE = COMBINE_THREADS / 32;
@@ -51,7 +51,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
         add_weighted(o, other_weight, other);
     }
 
-    // A warp has several threads of the same columns where its share is small.
+    // If the share is small, several threads of a warp have the same columns.
     float top = max;
 #pragma unroll 1
     for (int lanes = fours; lanes < 32; lanes *= 2)
@@ -67,7 +67,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
     }
     const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
     if (lane < of_warp) {
-        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
+        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // slots of the same columns are `fours` apart
         shared.o[slot] = o;
         shared.state[slot] = make_float2(top, sum);
     }
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     const int place = place_of_share(all, parts, worker);
     const bool begins = begins_here(plan, start, worker, place);
 
-    // Groups of four columns for each block, a power of two of them.
+    // The number of groups of four columns per block, a power of two.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
         return;
     //$ if combine_goes_around
 #pragma unroll 1
-    for (; first < FOURS; first += blocks * fours) // with a thread for each group, which shares its sums with no other
+    for (; first < FOURS; first += blocks * fours) // each group then has one thread, which shares its sums with no other
         combine_fours(all, start.tile, parts, first, fours, adders);
     //$ else
     combine_fours(all, start.tile, parts, first, fours, adders);

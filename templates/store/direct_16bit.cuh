@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, int, int line, int column, float low, float high) {
     const attention_params &p = unit.p;
     const Row at = unit.at(line);

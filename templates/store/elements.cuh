@@ -1,6 +1,6 @@
 //$ needs head_dim_v columns_v
 
-// A unit's rows of O, divided by l, from registers to memory, one element at a time: rows may lie anywhere.
+// Stores a unit's rows of O, divided by l, from registers, one element at a time: rows may have any alignment.
 __device__ __forceinline__ void store_elements(const Consumer &c, const Unit &unit, const float (&scale)[2]) {
     const attention_params &p = unit.p;
 #pragma unroll

@@ -1,7 +1,7 @@
 //$ needs dropout strange_values store
 
 // The epilogue of a unit: O = O / l,  LSE = m scale + ln l.
-// Dropout has left 1 - dropout_p of the weights, by which O is divided, too. //$ if dropout == 1
+// Dropout has kept 1 - dropout_p of the weights. O is divided by that, too. //$ if dropout == 1
 __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int stage) {
     const Rows &rows = c.rows;
     const bool again = wants_repeat(c.o, rows); //$ if strange_values

@@ -4,8 +4,8 @@
 //$ include "store/columns.cuh"
 //$ include "store/part.cuh"
 
-// O of a warp, 16 rows, goes through its share of the shared memory of Q, so that whole lines of memory are written: a row in
-// pieces of 16 bytes, swizzled. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
+// A warp passes its 16 rows of O through its share of the shared memory of Q, in swizzled pieces of 16 bytes, so that
+// it writes whole lines of memory. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
 constexpr int ROW_PIECES = 8 * OUTPUT_PANELS;
 static_assert(8 * 16 * ROW_PIECES * 16 <= PANELS * BLOCK_M * 128, "the shares of 8 warps");
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ uint4 *piece_of_row(Shared &shared, int row, int piec
            (piece ^ row % 8);
 }
 
-// Half of the warp's columns, multiplied by `factor` of each of the thread's two rows.
+// Stages half of the warp's columns, multiplied by the `factor` of each of the thread's two rows.
 template <int FIRST> __device__ __forceinline__ void stage_floats(const Consumer &half, const float (&factor)[2]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -41,7 +41,7 @@ __device__ __forceinline__ void stage_halves(const Consumer &half, const float (
 }
 
 //$ end
-// The staged columns of the warp's first `rows` rows, from `to` on.
+// Stores the staged columns of the warp's first `rows` rows, from `to` on.
 template <typename Element>
 __device__ __forceinline__ void store_staged(Shared &shared, Element *to, long long row_stride, int rows, bool whole_pieces) {
     constexpr int ELEMENTS = 16 / sizeof(Element);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void store_staged(Shared &shared, Element *to, long l
     __syncwarp();
 }
 
-// The half of O that a warpgroup has of a Q tile, or of the block's part of it.
+// Stores a warpgroup's half of O of a Q tile, or of the block's part of it.
 __device__ __forceinline__ void store_half(const Consumer &half, const attention_params &p, const Run &run, const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
     const Row first = row_of(p, tile, 0);

@@ -7,9 +7,9 @@
 //$ include "fragment/rope_pair.cuh"
 //$ include "fragment/rope_$rope_from.cuh" if rope != none
 
-// New tokens into the cache. Any warp may write any of them, for no launch reads there what it writes.
+// Writes new tokens to the cache. Any warp may write any of them, since no launch reads there what it writes.
 
-// A row of K or V of a new token, on its way: lane i has pairs i, i + 32, ... of its elements. ROTATED: K, and there is an embedding.
+// A row of K or V of a new token, in registers: lane i has pairs i, i + 32, ... of its elements. ROTATED: K, with a rotary embedding.
 template <int DIM, bool ROTATED> struct NewRow {
     static constexpr int PAIRS = (DIM + 1) / 2, COUNT = (PAIRS + 31) / 32;
     Input x[COUNT][2];
@@ -50,7 +50,7 @@ template <int DIM, bool ROTATED>
 __device__ __forceinline__ void append_row(const attention_params &p, const Tensor<const Input> &from, const Tensor<Input> &cache,
                                            int index, int head) {
     const Source source = source_of(p, index);
-    NewRow<DIM, ROTATED> row(from.at(source.sequence, head, source.row)); // before anything is looked up
+    NewRow<DIM, ROTATED> row(from.at(source.sequence, head, source.row)); // loaded before anything is looked up
     const Token token = token_of(p, index);
     if (token.sequence < 0)
         return;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void append_row(const attention_params &p, const Tens
         row.store(p, cache.at(place.block, head, place.row), token.position);
 }
 
-// To be called once by every warp of the launch. Blocks without a run are the last ones: they have the first rows.
+// To be called once by every warp of the launch. Blocks without a run are the last ones, so the last blocks take the first rows.
 __device__ __forceinline__ void append_tokens(const attention_params &p) {
     const Tensor<const Input> k_new{static_cast<const Input *>(p.k_new), p.k_new_batch_stride, p.k_new_head_stride, p.k_new_row_stride};
     const Tensor<const Input> v_new{static_cast<const Input *>(p.v_new), p.v_new_batch_stride, p.v_new_head_stride, p.v_new_row_stride};

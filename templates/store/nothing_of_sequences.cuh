@@ -1,7 +1,7 @@
 //$ needs block_threads
 //$ include "store/row_of_nothing.cuh"
 
-// Sequences without keys. A block has some of the sequences, a warp a row of O.
+// Writes O and LSE of sequences without keys. A block takes some of the sequences, and a warp takes one row of O at a time.
 __device__ __forceinline__ void write_nothing(const attention_params &all) {
 #pragma unroll 1
     for (int batch = blockIdx.x; batch < all.batch; batch += gridDim.x) {

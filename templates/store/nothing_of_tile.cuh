@@ -1,7 +1,7 @@
 //$ needs block_m block_threads tile_rows split_keys
 //$ include "store/row_of_nothing.cuh"
 
-// The rows of a tile of a sequence without keys.
+// Writes the rows of a Q tile of a sequence without keys.
 __device__ __forceinline__ void write_nothing(const attention_params &p, const Tile &tile) {
     //$ if tile_rows > block_m
     if (cluster_rank() > 0)
@@ -15,13 +15,13 @@ __device__ __forceinline__ void write_nothing(const attention_params &p, const T
     }
 }
 
-// Is there something to compute? If not, O and LSE of rows that have no keys are written.
+// True if there is something to compute. Otherwise rows without keys have their O and LSE, unless a later launch writes them.
 __device__ __forceinline__ bool has_work(const attention_params &p, const Tile &tile) {
     if (tile.query >= p.len_q)
         return false;
     //$ if split_keys > 0
     if (!has_part(p, tile) || (p.splits > 1 && p.len_kv == 0))
-        return false; // attention_combine writes what no part has
+        return false; // attention_combine writes the rows that no part has
     //$ end
     if (p.len_kv != 0)
         return true;

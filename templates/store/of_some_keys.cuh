@@ -1,11 +1,11 @@
-// A unit holds the sums over all keys of its rows or over a part of them: l in `sum`, and the factor by which O becomes the result in
-// `scale`.
+// Stores a unit whose sums are over all keys of its rows, or over a part of them. `sum`: l; `scale`: the factor by
+// which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
     const bool in_parts = unit.p.splits > 1; // then the second launch divides
     if (in_parts) {
         scale[0] = scale[1] = 1;
-        if (unit.lane % 4 < 2) // one row a lane
+        if (unit.lane % 4 < 2) // one row per lane
             store_state(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                         upper ? sum[0] : sum[1]);
         store_part(unit, c.o);

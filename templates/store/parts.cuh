@@ -1,10 +1,10 @@
 //$ needs columns_v mask_tiles tile_rows units layout
 //$ workspace min(key_parts - 1, 1) * key_parts * batch * heads * len_q * (4 * columns_v + 8)
 
-// What a part of the K/V tiles gives for its rows, in the workspace: O, not divided by l, of all parts and rows, then m and l of
-// all. States of parts combine as those of K/V tiles do, so nothing is rounded that would not be otherwise.
+// The results of the parts of K/V tiles, in the workspace: O of all parts and rows, not divided by l, then m and l of
+// all. The states of parts combine like those of K/V tiles, so nothing is rounded that would not be rounded otherwise.
 
-// Rows are counted over batches, heads and queries, of which every head has places for the most.
+// Rows are numbered over batches, heads and queries. Every head has room for the largest number of queries.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) {
     return p.len_q;     //$ if layout == dense
     return p.max_len_q; //$ else
@@ -20,7 +20,7 @@ __device__ __forceinline__ long long row_in_all(const attention_params &p, int b
 __device__ __forceinline__ float *output_of_parts(const attention_params &p) {
     //$ if mask_tiles == bitmap
     const long long lines = static_cast<long long>(p.batch) * p.heads * ((rows_of_head(p) + TILE_ROWS - 1) / TILE_ROWS) * (UNITS + 1);
-    return static_cast<float *>(p.workspace) + (lines * map_line_words(p) + 63) / 64 * 64; // behind the map
+    return static_cast<float *>(p.workspace) + (lines * map_line_words(p) + 63) / 64 * 64; // after the map
     //$ else
     return static_cast<float *>(p.workspace);
     //$ end
@@ -38,7 +38,7 @@ __device__ __forceinline__ void store_state(const Unit &unit, const Row &to, flo
         *state_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, to)) = make_float2(max, sum);
 }
 
-// O of a warp's rows, out of registers.
+// Stores O of a warp's rows from registers.
 __device__ __forceinline__ void store_part(const Unit &unit, const float (&o)[COLUMNS_V / 2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void store_part(const Unit &unit, const float (&o)[CO
     }
 }
 
-// Columns `column`, which is even, and the next of one of them.
+// Stores columns `column`, which is even, and `column` + 1 of one of these rows.
 __device__ __forceinline__ void store_pair_of_part(const Unit &unit, int row, int column, float low, float high) {
     const Row at = unit.at(row);
     float *to = output_of_part(unit.p, unit.tile.split, row_in_all(unit.p, unit.tile.batch, at)) + column;

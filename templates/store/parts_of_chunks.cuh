@@ -7,7 +7,7 @@
 //$ include "work/run.cuh"
 //$ include "store/part.cuh"
 
-// Parts in the workspace: one a block, of its chunk.
+// Parts in the workspace: one per block, for its chunk.
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool) {
     return static_cast<Part *>(p.workspace) + worker;
 }

@@ -1,14 +1,14 @@
 //$ needs block_m columns_v warps apart_q_tiles
 //$ let border_bytes = 32
-//$ note Most workers of a block: its warps, if there can be Q tiles enough for that.
+//$ note The maximum number of workers in a block: its warps, if there can be enough Q tiles for that.
 //$ workspace sm_count * (1 + min(1, (len_q * (heads / kv_heads) + block_m - 1) / block_m * kv_heads * batch / (apart_q_tiles * sm_count)) * (warps - 1)) * (border_bytes + 8 * block_m * (columns_v + 2))
 //$ include "work/run.cuh"
 //$ include "store/part.cuh"
 
-// The workspace: of each worker, a block or a warp that has a run, its parts. It has two at most: of the Q tile that its run begins
-// in, and of the one that it ends in.
+// The workspace holds the parts of each worker, a block or a warp that has a run. A worker has at most two: one for
+// the Q tile in which its run begins, and one for that in which it ends.
 
-// A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
+// A Q tile to combine. The first worker whose run begins within it records it; the worker before has the first part.
 struct Border {
     int batch, kv_head, row;
     int parts; // 2 count + begins_before; 0: there is nothing to combine
@@ -16,7 +16,7 @@ struct Border {
 
 struct WorkerParts {
     Part part[2];
-    int4 border[2]; // a Border, and room: so rows of O begin with a sector of memory
+    int4 border[2]; // a Border, and padding, so that rows of O begin at a sector of memory
 };
 static_assert(sizeof(WorkerParts) == 2 * sizeof(Part) + BORDER_BYTES, "as in the workspace directive");
 
@@ -27,9 +27,9 @@ __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, 
     return &parts_of_worker(p, worker).part[begins_before];
 }
 
-// Among all warps that there are. A few long runs are on different multiprocessors.
+// Returns this warp's place among all warps of the launch. A few long runs are on different multiprocessors.
 __device__ __forceinline__ int place_of_warp() { return warp_index() * gridDim.x + blockIdx.x; }
-// There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
+// True if there is room for the place: for one worker per warp where there can be enough Q tiles for that, else for one per block.
 __device__ __forceinline__ bool has_place(const attention_params &all, int place) {
     const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
     return place < blocks || row_tiles * all.kv_heads * all.batch >= APART_Q_TILES * blocks;
@@ -47,7 +47,7 @@ __device__ __forceinline__ void leave_border(const attention_params &all, const 
         parts_of_worker(all, worker).border[0] =
             make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
 }
-// To be called by every warp, for its place: a block has one run, or each of its warps has.
+// To be called by every warp, for its place: either the block has one run, or each of its warps has one.
 __device__ __forceinline__ void leave_borders(const attention_params &all, const Plan &plan, const Start &start, int worker,
                                               int place) {
     if (worker == place)

@@ -1,4 +1,4 @@
-// Where the cache has a token.
+// Where a token is in the cache.
 struct Place {
     int block; // sequence or page; -1 = nowhere
     int row;

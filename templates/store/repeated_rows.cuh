@@ -2,16 +2,16 @@
 //$ include "fragment/values_want_care.cuh"
 //$ include "fragment/repeat_rows.cuh"
 
-// Can a NaN or infinity in V have reached rows that do not see it?
+// True if a NaN or infinity in V may have reached rows that do not see it.
 __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
-    return true; // perhaps it is in a page and of no sequence   //$ if algorithm == flash_async and page_size > 0
+    return true; // it may be in a page, but in no sequence      //$ if algorithm == flash_async and page_size > 0
     return values_want_care(unit.p, unit.tile, unit.index);      //$ else
 }
 
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
+    __syncwarp(); // other lanes have stored what this overwrites
     StrangeColumns strange = strange_columns(c.o);
     take_out_nan(strange, unit);
     RepeatedOutput o;

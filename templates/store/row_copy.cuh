@@ -1,6 +1,6 @@
 //$ include "fragment/row_numbers.cuh"
 
-// A row that the cache keeps as it is.
+// Stores a row that the cache keeps unchanged.
 template <int COLUMNS, int DIM> __device__ __forceinline__ void row_copy(Input *row, const RowPart<COLUMNS, DIM> &x) {
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)

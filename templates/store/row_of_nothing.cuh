@@ -1,6 +1,6 @@
 //$ needs head_dim_v sinks
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;

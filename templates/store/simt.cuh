@@ -1,7 +1,7 @@
 //$ needs dropout head_dim_v lanes_m lanes_n thread_m thread_v
 //$ include "store/chunk.cuh"
 
-// O = O / l and LSE = m + ln l, for the rows of a thread. `chunks`: O has rows of aligned chunks.
+// Stores O = O / l and LSE = m + ln l of a thread's rows. `chunks`: rows of O consist of aligned chunks.
 __device__ __forceinline__ void store_rows(const attention_params &p, const Head &head, int row0, Place at, const Rows &rows,
                                            bool chunks) {
 #pragma unroll

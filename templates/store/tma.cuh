@@ -15,14 +15,14 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int stage, int line, int column, float low,
                                            float high) {
     *reinterpret_cast<unsigned *>(&c.shared.q[stage][c.index][column / 64][line][(column / 8 ^ line) % 8 * 8 + column % 8]) =
         pack<BFLOAT16_OUT>(low, high);
 }
 
-// The rows are in the buffer, as far as this thread is concerned.
+// Hands over the buffer, once this thread's rows are in it.
 __device__ __forceinline__ void hand_over_rows(const Consumer &c, int stage) {
     fence_async();
     barrier_arrive(&c.shared.q_empty[stage][c.index]);

@@ -1,18 +1,18 @@
 //$ needs dependent_launches
 //$ if dependent_launches == 1
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// For a launch that needs nothing from the one ahead: it calls this first, and waits at its end. The launch ahead has called
-// launch_dependents() behind its own wait, so what it waited for can be seen.
+// For a launch that needs nothing from the previous one: it calls this first and waits at its end. The previous launch called
+// launch_dependents() after its own wait, so the data that it waited for is visible.
 __device__ __forceinline__ void grid_dependency_begun() {}
-// The launch behind this one may start, once every block has called it or has ended.
+// Lets the next launch start once every block has called this or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif

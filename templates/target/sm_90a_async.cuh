@@ -1,6 +1,6 @@
 //$ include "target/sm_80.cuh"
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -35,22 +35,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -63,7 +63,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -71,26 +71,26 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
+// Stores shared memory to the box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
                  "r"(shared_address(shared)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Adds floats in shared memory to those at `to`, each by itself; both begin at multiples of 16 bytes. Joins the current bulk group.
+// Adds floats in shared memory to those at `to`, each atomically; both are aligned to 16 bytes. Joins the current bulk group.
 __device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
                  "r"(shared_address(shared)), "r"(bytes)
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Wait until all stores of this thread have read their shared memory.
+// Waits until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -112,8 +112,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;

@@ -2,8 +2,8 @@
 //$ include "target/sm_90a_async.cuh"
 #ifndef ATTILE_HOST
 
-// --- wgmma, one step of 16 of the contracted dimension. Operand a is in shared memory (s) or registers (r), b in shared memory (s)
-// as (16, N), and its rows are the contracted dimension; or B_TRANSPOSED, as (N, 16). a is (64, 16); or A_TRANSPOSED, (16, 64).
+// --- wgmma, one step of 16 of the contracted dimension. Operand a is in shared memory (s) or registers (r), as (64, 16), or (16, 64)
+// if A_TRANSPOSED. b is in shared memory (s), as (16, N), its rows being the contracted dimension, or (N, 16) if B_TRANSPOSED.
 
 //$ for n below 33
 //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns]

@@ -4,9 +4,9 @@
 //$ let panel_b = block_n / 2 + 1
 //$ let panel_keep = block_n / 2 + 2
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
-// sum (64, N) = a (64, 64) b (N, 64)^T, plus sum if KEEP: a panel of each, in shared memory.
+// sum (64, N) = a (64, 64) b (N, 64)^T, plus sum if KEEP: one panel of each operand, in shared memory.
 template <int N, bool KEEP, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_panel_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
     static_assert(N == BLOCK_N && OF_BFLOAT16 == BFLOAT16, "the instruction below");

@@ -3,7 +3,7 @@
 //$ include "target/wgmma_output.cuh"
 //$ let rs_nn_b = output_registers + 4 * p_steps
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
 template <int N, int STEPS, bool OF_BFLOAT16>

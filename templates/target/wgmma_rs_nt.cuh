@@ -3,7 +3,7 @@
 //$ include "target/wgmma_scores.cuh"
 //$ let scores_b = scores_registers + 4 * q_steps
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T, a in registers. A panel of b is 64 columns of N rows, 4 steps.
 template <int N, int STEPS, bool OF_BFLOAT16>

@@ -3,7 +3,7 @@
 //$ include "target/wgmma_output.cuh"
 //$ let ss_nn_b = output_registers + 1
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in shared memory.
 template <int N, int STEPS, bool OF_BFLOAT16>

@@ -3,7 +3,7 @@
 //$ include "target/wgmma_scores.cuh"
 //$ let scores_b = scores_registers + 1
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
 template <int N, int STEPS, bool OF_BFLOAT16>

@@ -11,15 +11,15 @@ __device__ __forceinline__ KeyRange keys_of_tile(const attention_params &p, cons
     return {0, keys_seen(p, min(q_tile.row0 + BLOCK_M, p.len_q) - 1), keys_seen(p, q_tile.row0)};
 }
 
-// The first key of the tile after this one.
+// Returns the first key of the next tile.
 __device__ __forceinline__ int next_tile(const attention_params &, const QTile &, const KeyRange &, int key0) {
     return key0 + BLOCK_N;
 }
 
-// The number of keys from the next tile on, of `left` from this one on.
+// Returns the number of keys from the next tile on; `left` counts them from this tile on.
 __device__ __forceinline__ int left_from_next(const attention_params &, int left, int) { return left - BLOCK_N; }
 
-// Does some query not see some key of this tile?
+// True if some query does not see some key of this tile.
 __device__ __forceinline__ bool is_masked(const attention_params &, const QTile &, const KeyRange &keys, int key0) {
     return key0 + BLOCK_N > keys.seen_by_all;
 }

@@ -4,17 +4,17 @@
 //$ include "expression/formula.cuh"
 //$ include "target/sm_90.cuh"
 
-// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel classifies 32 tiles
-// at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line a unit and one line for the whole tile. A
-// line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
+// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel
+// classifies 32 tiles at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line per unit
+// and one line for the whole tile. A line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
 
 struct MapLine {
-    int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
-                             // unit needs, from there to its last one, and behind that; `left` is 1 at least
-    int word;                // in which word of the needed tiles the first one of those `left` is, ...
-    unsigned bits, full;     // ... and that word without those before it, and which of its tiles all queries of the unit see
+    int unseen, left, after; // of the tiles that any unit needs, from the last to the first: those before the first one that this
+                             // unit needs, those from there to its last one, and those after that; `left` is at least 1
+    int word;                // index of the word of needed tiles with the first of those `left`, ...
+    unsigned bits, full;     // ... that word without the tiles before it, and its tiles that all queries of the unit see in full
 
-    // A bit for each K/V tile. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
+    // One bit per K/V tile. In the line of a unit, 1 = all its queries see all keys; in that of the whole tile, 1 = needed.
     __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
 };
 static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
@@ -28,7 +28,7 @@ __device__ __forceinline__ int map_line_words(const attention_params &p) { // of
 }
 //$ end
 
-// Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
+// Returns the line of a unit, or of the whole tile if `unit` is UNITS; `tile` is counted over (batch, head, tile).
 __device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
     return reinterpret_cast<MapLine *>(static_cast<unsigned *>(p.workspace) +
                                        (tile * (UNITS + 1) + unit) * map_line_words(p));
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
         line.left = upto - line.after;
         const int last_word = __shfl_sync(0xffffffffu, line.word, UNITS);
         const unsigned last_bits = __shfl_sync(0xffffffffu, line.bits, UNITS);
-        if (line.after < 0) // sees nothing: of the last tile, or of tile 0, where none is needed
+        if (line.after < 0) // sees nothing: walks the last needed tile, or tile 0 if none is needed
             line = {0, 1, max(0, total - 1), last_word, max(last_bits, 1u), 0};
         if (lane <= UNITS)
             *to = line;

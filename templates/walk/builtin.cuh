@@ -2,17 +2,17 @@
 //$ include "walk/keys_seen.cuh"
 //$ include "walk/parts.cuh" if split_keys > 0
 
-// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
-// that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, so masked tiles come first. A Q tile visits at least
+// one, so that every Q tile runs the same code.
 struct KeyWalk {
     int unseen;   // tiles before the first of this unit, which only other units need //$ if skip_per_warpgroup
     int left;     // tiles left
-    int unmasked; // all queries see all of the tiles below
-    int first;    // tile of the part; the others are counted from it //$ if split_keys > 0
+    int unmasked; // all queries see all keys of the tiles below this one
+    int first;    // first tile of the part; the others are counted from it //$ if split_keys > 0
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
+// Returns one past the last key that any query below `query_end` sees; `query_end` may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
@@ -42,7 +42,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     const int first = tile.query + unit * queries_of_unit(p);
     KeyWalk walk = walk_of_tile(p, tile);
     //$ if skip_per_warpgroup
-    if (tile.query >= 0) // else there is no tile, and nothing to skip
+    if (tile.query >= 0) // otherwise there is no tile, and nothing to skip
         walk.unseen = walk.left - max(1, min(walk.left, first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) - walk.first : 1)); //$ if split_keys > 0
         walk.unseen = walk.left - (first < p.len_q ? key_tiles(p, first, queries_of_unit(p)) : 1);                                    //$ else
     walk.left -= walk.unseen;
@@ -54,18 +54,18 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
-// The walk of a unit of the Q tile that was handed out last. There may be none: its walk is computed all the same, without a branch.
+// Computes the walk of a unit of the Q tile that was handed out last. If there is none, the walk is computed anyway, without a branch.
 __device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     walk = walk_of_unit(p, tile, unit);
 }
 
-// Adds the tiles before the first one of the unit, which only other units need.
+// Adds the number of tiles before the unit's first one, which only other units need.
 __device__ __forceinline__ void add_tiles_before(const Tile &, const KeyWalk &walk, int &unseen) { unseen += walk.unseen; }
 
-// Tiles after its last one, which only other units need: none, since all units see the first key.
+// Returns the number of tiles after the unit's last one, which only other units need: 0, since all units see the first key.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &) { return 0; }
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;

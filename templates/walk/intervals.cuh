@@ -2,8 +2,8 @@
 //$ include "expression/formula.cuh"
 //$ include "walk/parts.cuh" if split_keys > 0
 
-// The K/V tiles of a Q tile, from the last to the first, for masks under which each query sees an interval of keys. At least
-// one, so that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, for masks under which each query sees an interval
+// of keys. There is at least one, so that every Q tile runs the same code.
 struct KeyWalk {
     int unseen; // tiles before the first of this unit, which only other units need //$ if skip_per_warpgroup
     int left;   // tiles left
@@ -13,14 +13,14 @@ struct KeyWalk {
     bool whole;               // all queries see all keys of the tile that next_keys has returned
 };
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.tile * BLOCK_N >= walk.full_first && (walk.tile + 1) * BLOCK_N <= walk.full_end;
     return walk.tile--;
 }
 
-// The walk of `count` queries from `query` on, less those past the end. `otherwise`: the K/V tile to take when they see no key.
+// Returns the walk of `count` queries from `query` on, without those past the end. `otherwise`: the K/V tile to visit if they see no key.
 __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, const Tile &tile, int query, int count,
                                                    int otherwise) {
     const int q_first = position_of(p, min(query, p.len_q - 1)), q_last = position_of(p, min(query + count, p.len_q) - 1);
@@ -59,7 +59,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     const KeyWalk all = walk_of_tile(p, tile);
     KeyWalk walk = walk_of_queries(p, tile, tile.query + unit * 64, 64, all.tile);
     //$ if split_keys > 0
-    const int before = max(walk.tile - walk.left, all.tile - all.left); // the tile before its first of this part
+    const int before = max(walk.tile - walk.left, all.tile - all.left); // the tile before the unit's first one in this part
     walk.tile = min(walk.tile, all.tile);
     walk.left = walk.tile - before;
     if (walk.left < 1) // it sees nothing of this part
@@ -71,17 +71,17 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     //$ end
 }
 
-// The walk of a unit of the Q tile that was handed out last. Where that is none, there is nothing to compute it from.
+// Computes the walk of a unit of the Q tile that was handed out last. If there is no such tile, there is nothing to compute it from.
 __device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     if (tile.query >= 0)
         walk = walk_of_unit(p, tile, unit);
 }
 
-// Adds the tiles before the first one of the unit, which only other units need.
+// Adds the number of tiles before the unit's first one, which only other units need.
 __device__ __forceinline__ void add_tiles_before(const Tile &tile, const KeyWalk &walk, int &unseen) {
     if (tile.query >= 0)
         unseen += walk.unseen;
 }
 
-// Tiles after the last one of this unit, which only other units need.
+// Returns the number of tiles after this unit's last one, which only other units need.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }

@@ -2,7 +2,7 @@
 //$ include "walk/keys_seen.cuh"
 //$ include "work/run.cuh"
 
-// What the rows of a Q tile see: nothing outside [first, end), everything within [full_first, full_end), which may be empty.
+// The keys that the rows of a Q tile see: none outside [first, end), all within [full_first, full_end), which may be empty.
 struct Keys {
     int first, end, full_first, full_end;
 };

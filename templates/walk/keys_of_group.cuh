@@ -1,8 +1,8 @@
 //$ include "expression/formula.cuh"
 //$ include "work/run.cuh"
 
-// What the rows of a Q tile see, which are of all heads of a group: nothing outside [first, end), everything within [full_first,
-// full_end), which may be empty. To be called by all lanes of a warp: each asks for other heads.
+// Returns the keys that the rows of a Q tile, of all heads of a group, see: none outside [first, end), all within
+// [full_first, full_end), which may be empty. To be called by all lanes of a warp, each of which evaluates other heads.
 __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Tile &tile) {
     const int group = heads_of_group(p);
     const int q_first = position_of(p, first_query(p, tile)), q_last = position_of(p, last_query(p, tile));

@@ -2,10 +2,10 @@
 //$ include "walk/keys_seen.cuh"
 //$ include "work/run.cuh"
 
-// The K/V tiles that a block has of a Q tile whose rows are of one query.
+// The K/V tiles that a block processes for a Q tile whose rows belong to one query.
 struct KeyWalk {
-    int tile, end; // of the sequence: the first one; one past the last one, `tile` or less where there is none
-    int keys;      // that the query sees
+    int tile, end; // tiles of the sequence: the first one; one past the last one, `tile` or less if there is none
+    int keys;      // number of keys that the query sees
 };
 
 __device__ __forceinline__ KeyWalk walk_of_block(const attention_params &p, const Run &run, const Tile &tile) {

@@ -2,12 +2,12 @@
 //$ include "work/run.cuh"
 
 //$ if apart
-// The K/V tiles of a warp: all that it has of a Q tile in a run of its own, or every WARPS-th of those of its block.
+// The K/V tiles of a warp for a Q tile: all of them in a run of its own, or every WARPS-th of those of its block.
 //$ else
-// The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
+// The K/V tiles of a warp for a Q tile: every WARPS-th of those of its block.
 //$ end
 struct KeyWalk {
-    int tile, end;            // of the sequence: the next one; one past the last one
+    int tile, end;            // tiles of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
     const int warp = warp_index() - begin - tile.first;
     //$ if mask == custom_mask
     const int tiles = tile.end - tile.first;
-    if (count != tiles) { // the same share of those that are needed
+    if (count != tiles) { // take the same share of the needed tiles
         begin = static_cast<int>(static_cast<long long>(begin) * count / tiles);
         end = static_cast<int>(static_cast<long long>(end) * count / tiles);
     }
@@ -29,7 +29,7 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
     return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
-// Does some row not see some key of the tile?
+// True if some row does not see some key of the tile.
 __device__ __forceinline__ bool is_masked(const KeyWalk &walk) {
     //$ if mask == custom_mask
     return walk.tile * BLOCK_N < walk.full_first || (walk.tile + 1) * BLOCK_N > walk.full_end;

@@ -6,7 +6,7 @@
 // The number of K/V tiles of all parts together.
 __device__ __forceinline__ int tiles_of_walk(const attention_params &p, const Tile &tile) { return line_of(p, tile, UNITS)->left; }
 
-// Of a part, as a unit walks over it: tiles before the first, tiles, tiles after the last.
+// The tiles of a part, as a unit walks over it: tiles before its first one, its tiles, tiles after its last one.
 struct Span {
     int unseen, left, after;
 };
@@ -22,7 +22,7 @@ __device__ __forceinline__ Span span_of(const attention_params &p, const Tile &t
     return {first - begin, last - first + 1, end - 1 - last};
 }
 
-// The walk of a part: from the start of the whole walk, past the tiles of later keys.
+// Computes the walk of a part: starts with the whole walk and skips the tiles of later keys.
 __device__ __forceinline__ KeyWalk walk_of_part(const attention_params &p, const Tile &tile, int unit) {
     const Span span = span_of(p, tile, unit);
     const MapLine *line = line_of(p, tile, UNITS);

@@ -12,7 +12,7 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
     return keys_of(p, min(tile.query0 + BLOCK_M, p.len_q) - 1);
 }
 
-// Does some query see one of so many keys?
+// True if some query sees one of the keys from key0 on.
 __device__ __forceinline__ bool sees_some_key(const attention_params &p, const Tile &tile, int key0, int) {
     return key0 < keys_of_tile(p, tile).end;
 }

@@ -13,7 +13,7 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
     return keys_of(p, tile.where, position_of(p, tile.query0), position_of(p, min(tile.query0 + BLOCK_M, p.len_q) - 1));
 }
 
-// Does some query see one of so many keys?
+// True if some query sees one of `keys` keys from key0 on.
 __device__ __forceinline__ bool sees_some_key(const attention_params &p, const Tile &tile, int key0, int keys) {
     return some_seen(p, tile.where, position_of(p, tile.query0), position_of(p, min(tile.query0 + BLOCK_M, p.len_q) - 1), key0,
                      min(key0 + keys, p.len_kv) - 1);

@@ -6,7 +6,7 @@
 __device__ __forceinline__ int worker() { return blockIdx.x / CLUSTER; }
 __device__ __forceinline__ int workers() { return gridDim.x / CLUSTER; }
 
-// All threads that work on a Q tile wait for each other.
+// Synchronises all threads that work on a Q tile.
 __device__ __forceinline__ void sync_blocks() {
     __syncwarp();
     cluster_arrive();
@@ -16,7 +16,7 @@ __device__ __forceinline__ void sync_blocks() {
 // The unit of a Q tile that a consumer computes: units are numbered block after block.
 __device__ __forceinline__ int unit_of(int consumer) { return cluster_rank() * (BLOCK_M / 64) + consumer; }
 
-// Load this block's share of the rows of one panel of a K/V tile, into every block.
+// Loads this block's share of the rows of one panel of a K/V tile into every block.
 template <int ROWS>
 __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
                                            int key, const Tile &tile) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
     tma_load_multicast(to[first], &map, full, (1 << CLUSTER) - 1, column, key + first, tile.kv_head, tile.batch);
 }
 
-// Release a stage of K or V to the producers of all blocks: one warp for the warpgroup, when its wgmmas have read the stage.
+// Releases a stage of K or V to the producers of all blocks. One warp does so for the warpgroup, once its wgmmas have read the stage.
 __device__ __forceinline__ void release_keys(Barrier *empty) {
     if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
         barrier_arrive_at(empty, threadIdx.x % 32);

@@ -6,10 +6,10 @@ __device__ __forceinline__ int queries_of_unit(const attention_params &) { retur
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     //$ if score_bias == bias_rows
     // Batches of a head are neighbours: they may share the bias.
@@ -25,7 +25,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 //$ if split_keys > 0
 
-// The Q tile that holds a row; its first part.
+// Returns the first part of the Q tile that holds a row.
 __device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
     return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head, row.head / (p.heads / p.kv_heads), batch, 0};
 }

@@ -1,8 +1,8 @@
 //$ needs tile_rows split_keys
 //$ include "work/tile.cuh"
 
-// pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows
-// left over are padding. So K and V are loaded once for all these heads. More than 64 heads do not fit: then it holds one of them.
+// pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows left over
+// are padding. So K and V are loaded once for all these heads. If there are more than 64, they do not fit, and a unit holds one of them.
 __device__ __forceinline__ int heads_of_group(const attention_params &p) { return p.heads / p.kv_heads; }
 __device__ __forceinline__ int heads_of_tile(const attention_params &p) {
     return heads_of_group(p) <= 64 ? heads_of_group(p) : 1; // as packed_heads in the launch directives
@@ -13,10 +13,10 @@ __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
     return queries_of_unit(p) * heads_of_tile(p);
 }
 
-// The number of sets of heads that Q tiles are counted by.
+// Returns the number of sets of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads / heads_of_tile(p); }
 
-// Tile `tile` of a set of heads; `index` counts sets and batches.
+// Returns Q tile `tile` of a set of heads; `index` counts sets and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % tile_heads(p) * heads_of_tile(p), batch = index / tile_heads(p);
     return {tile * queries_of_tile(p), head, head / heads_of_group(p), batch};
@@ -28,7 +28,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 //$ if split_keys > 0
 
-// The Q tile that holds a row; its first part.
+// Returns the first part of the Q tile that holds a row.
 __device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
     return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head / heads_of_tile(p) * heads_of_tile(p), row.head / heads_of_group(p), batch, 0};
 }

@@ -1,4 +1,4 @@
-// Items of work are parts of Q tiles: the first part of all tiles, then the second of all, and so on.
+// Work items are parts of Q tiles: the first part of all tiles, then the second part of all, and so on.
 
 __device__ __forceinline__ int tiles_of_all_heads(const attention_params &p) { return tiles_of_head(p) * all_heads(p); }
 __device__ __forceinline__ int items_of_parts(const attention_params &p) { return tiles_of_all_heads(p) * p.splits; }
@@ -11,7 +11,7 @@ __device__ __forceinline__ Tile tile_of_item(const attention_params &p, unsigned
     return tile;
 }
 
-// Is there such a part? Q tiles that need few K/V tiles have fewer parts than others.
+// True if there is such a part. Q tiles that need few K/V tiles have fewer parts than others.
 __device__ __forceinline__ bool has_part(const attention_params &p, const Tile &tile) {
     return tile.split == 0 || tile.split < parts_of(p, tiles_of_walk(p, tile));
 }

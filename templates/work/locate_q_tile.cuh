@@ -1,6 +1,6 @@
 //$ needs mask score block_m
 
-// What expressions refer to. Called as late as possible, for ptxas then needs fewer registers.
+// Sets what expressions refer to. Called as late as possible, since ptxas then needs fewer registers.
 __device__ __forceinline__ void locate(const attention_params &p, QTile &tile) {
     tile.where = where_is(p, tile.head);
     //$ if mask == custom_mask or score == custom_score

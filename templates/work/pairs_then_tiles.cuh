@@ -1,20 +1,20 @@
 //$ needs head_dim head_dim_v
 //$ include "work/tiles_of_head.cuh"
 
-// Under a causal mask the Q tiles of a head need unlike numbers of K/V tiles. Most heads come in pairs of tiles, the one with the most
-// keys left and the one with the fewest: all pairs cost the same. In the last round some blocks would have no pair, and idle. So the
-// tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
-// about one short tile of each other.
+// Under a causal mask, the Q tiles of a head need different numbers of K/V tiles. The tiles of most heads are dealt
+// out in pairs, the one with the most keys left and the one with the fewest, so all pairs cost the same. In the last
+// round, some blocks would have no pair and would idle. So the tiles of the heads of the last rounds are dealt out one
+// by one, heaviest first, every other round backwards: then all blocks end within about one short tile of each other.
 
-constexpr unsigned ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
+constexpr unsigned ROUNDS_OF_TILES = 2; // full rounds of pairs that come as single tiles, besides the round that is not full
 constexpr float L2_BYTES = 48 << 20;
 
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
     return (tiles_of_head(p) + 1) / 2;
 }
 
-// How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
-// heaviest first read them in every round.
+// Returns how many heads, the first ones, come in pairs. It is all of them, too, if K and V of the others would not
+// fit L2, since blocks that go heaviest first read them in every round.
 __device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
     const unsigned pairs = pairs_of_head(p), heads = all_heads(p), blocks = workers(), rounds = pairs * heads / blocks;
     const unsigned paired = (max(rounds, ROUNDS_OF_TILES) - ROUNDS_OF_TILES) * blocks / max(pairs, 1);
@@ -26,9 +26,9 @@ __device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
 // The items of this block: pairs first, then single tiles or parts of tiles.
 struct TileQueue {
     int paired;      // how many heads come in pairs
-    int pair, pairs; // the next one, and how many there are for all blocks
-    bool second;     // of the next pair
-    int item, items; // the next one behind the pairs, and how many there are for all blocks
+    int pair, pairs; // next pair; number of pairs of all blocks
+    bool second;     // the next tile is the second of its pair
+    int item, items; // next item after the pairs; number of items of all blocks
     int step;        // to this block's next item
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
@@ -38,8 +38,8 @@ struct TileQueue {
     }
 };
 
-// The pairs of `paired` heads and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items
-// go to the blocks that have no pair in the last round.
+// Returns the queue of the pairs of `paired` heads and then `items` items. Both are dealt out in rounds, and every
+// other round of items goes backwards. The first items go to the blocks that have no pair in the last round.
 __device__ __forceinline__ TileQueue queue_of(const attention_params &p, int paired, int items) {
     const unsigned blocks = workers(), pairs = pairs_of_head(p) * paired, last = pairs % blocks;
     const int place = worker() - last + (worker() < last ? blocks : 0);
@@ -51,7 +51,7 @@ __device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p)
     return queue_of(p, paired, tiles_of_head(p) * (all_heads(p) - paired));
 }
 
-// Take a tile of the pair at the front off the queue.
+// Takes the next tile of the pair at the front of the queue.
 __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
     const Place place = place_of(p, queue.paired, pairs_of_head(p), queue.pair);
     const int light = place.order, heavy = tiles_of_head(p) - 1 - light, tile = queue.second ? light : heavy;
@@ -61,7 +61,7 @@ __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQue
     return tile_of(p, place.head, tile);
 }
 
-// The tile of an item, where items are tiles.
+// Returns the tile of an item, where items are tiles.
 __device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, const TileQueue &queue) {
     const unsigned heads = all_heads(p) - queue.paired, item = queue.item;
     return tile_of(p, queue.paired + item % heads, tiles_of_head(p) - 1 - item / heads);

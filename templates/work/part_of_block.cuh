@@ -4,7 +4,7 @@
 //$ include "work/tiles_of_head.cuh"
 //$ include "work/item_of_parts.cuh"
 
-// A block works on one part of a tile of queries. Asked for again at the end, it need not be kept in registers.
+// A block works on one part of a Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     return tile_of_item(p, set_apart(static_cast<int>(blockIdx.x)));
 }

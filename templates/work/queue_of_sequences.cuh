@@ -6,17 +6,17 @@
 //$ include "work/place.cuh"
 //$ include "work/tiles_of_head.cuh"
 
-// The Q tiles that sequences have, one sequence after the other. A block begins with the tile of its own index and then takes the next
-// one of all from a counter: so blocks end at about the same time, however long the sequences are.
+// The Q tiles of all sequences, one sequence after the other. A block begins with the tile of its own index, and then
+// takes the next one of all from a counter. So blocks end at about the same time, however long the sequences are.
 struct TileQueue {
-    int item;                 // the next one of this block
-    int batch, first;         // its sequence or an earlier one, and the first item of that
+    int item;                 // next item of this block
+    int batch, first;         // its sequence or an earlier one; first item of that sequence
     SequenceNumbers sequence; // of the tile that was taken last
 };
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &) { return {worker(), 0, 0, {}}; }
 
-// The tile of the item. Items of a block ascend, so it looks at each sequence once.
+// Returns the tile of the item. The items of a block ascend, so it looks at each sequence once.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
 #pragma unroll 1
     for (; queue.batch < p.batch; queue.batch++) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &
     return {-1, 0, 0, 0};
 }
 
-// Takes an item from the counter. There is none where every tile may have a block of its own: attention_begin is not launched then.
+// Takes an item from the counter. There is no counter if every tile may have a block of its own: attention_begin is not launched then.
 __device__ __forceinline__ void take_item(const attention_params &p, TileQueue &queue) {
     const int most = tiles_of_head(p) * all_heads(p);
     queue.item = most <= workers() ? most : workers() + atomicAdd(static_cast<int *>(p.workspace), 1);

@@ -8,7 +8,7 @@
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return pairs_then_tiles(p); }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.pair < queue.pairs)
         return next_of_pairs(p, queue);

@@ -7,7 +7,7 @@
 
 // The items of this block.
 struct TileQueue {
-    int item, items; // of all blocks; an item is a part of a tile
+    int item, items; // next item and number of items, over all blocks; an item is a part of a tile
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
     __device__ __forceinline__ void advance() { item += workers(); }
@@ -15,7 +15,7 @@ struct TileQueue {
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return {worker(), items_of_parts(p)}; }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     while (!queue.empty()) {
         const Tile tile = tile_of_item(p, queue.item);

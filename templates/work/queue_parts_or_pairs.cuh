@@ -4,12 +4,12 @@
 //$ include "work/pairs_then_tiles.cuh"
 //$ include "work/item_of_parts.cuh"
 
-// K/V tiles may come in parts: then an item is a part of a tile. Where they do not, tiles come in pairs.
+// If K/V tiles are split into parts, an item is a part of a Q tile. Otherwise, Q tiles come in pairs.
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return p.splits == 1 ? pairs_then_tiles(p) : queue_of(p, 0, items_of_parts(p));
 }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.pair < queue.pairs)
         return next_of_pairs(p, queue);

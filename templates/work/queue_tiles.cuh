@@ -10,7 +10,7 @@
 
 // The Q tiles of this block.
 struct TileQueue {
-    int item, items; // of all blocks; an item is a tile
+    int item, items; // next item and number of items, over all blocks; an item is a tile
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
@@ -19,7 +19,7 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * all_heads(p)};
 }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};

@@ -1,7 +1,7 @@
 //$ let one_query = false
 //$ include "params/attention.h"
 
-// Rows of Q that share a K/V head: query after query, of each all heads of the group.
+// Rows of Q that share a K/V head: query by query, and for each query all heads of the group.
 
 // The query and the head that a row belongs to.
 struct Row {

@@ -2,8 +2,8 @@
 //$ let one_query = true
 //$ include "params/attention.h"
 
-// Rows of Q that share a K/V head: query after query, of each all heads of the group, filled up to whole Q tiles. So all rows of a
-// Q tile are of one query and see the same keys.
+// Rows of Q that share a K/V head: query by query, and for each query all heads of the group, padded to whole Q
+// tiles. So all rows of a Q tile belong to one query and see the same keys.
 
 // The query and the head that a row belongs to.
 struct Row {
@@ -22,7 +22,7 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
 }
 
-// The first rows of a Q tile that are no padding: its query's heads one after the other.
+// Returns how many rows of a Q tile, the first ones, are not padding: the heads of its query, one after the other.
 template <typename Tile> __device__ __forceinline__ int rows_in_tile(const attention_params &p, const Tile &tile) {
     return min(BLOCK_M, heads_of_group(p) - tile.row % rows_of_query(p));
 }

@@ -1,29 +1,29 @@
 //$ needs block_m apart batch_invariant
 
-// The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
-// takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
-// least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
-// run more than it gains.
-// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others. //$ if apart
+// The K/V tiles of all Q tiles form one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile.
+// Each block takes a run of it. Runs have the same length and begin anywhere, so that all blocks end at the same
+// time. But if there are at least twice as many blocks as Q tiles, each Q tile is split among blocks of its own:
+// merging the warps twice would cost such a short run more than it gains.
+// If there are many short Q tiles, each warp takes a run of its own and never waits for the others. //$ if apart
 //$ if batch_invariant == 0
 //
-// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
-// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share these Q tiles, and each team has a row of its own.
+// Block i of every team has the same run, so the teams read a K/V tile at the same time, and it is read from memory once for all of them.
 //$ end
 struct Run {
     int first, end;
-    int warps; // that share it: all warps of a block, or one //$ if apart
+    int warps; // warps that share it: all warps of a block, or one //$ if apart
 };
 
 // A Q tile: BLOCK_M rows that share a K/V head.
 struct Tile {
     int batch, kv_head;
-    int row;        // its first, of those of the group
+    int row;        // its first row, among those of the group
     int row_tiles;  // Q tiles of the K/V head
     int teams;      // that share them, with a row of K/V tiles each //$ if batch_invariant == 0
-    int first, end; // its K/V tiles in the row of all
+    int first, end; // its K/V tiles in the row of all K/V tiles
     //$ if batch_invariant == 0
-    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
+    int cost;       // gap before them: as many K/V tiles as take the time of a change of the Q tile
     //$ end
 };
 
@@ -33,14 +33,14 @@ struct Start {
     Run run;
 };
 
-// The blocks, or warps, that have a part of a Q tile, one after the other.
+// The consecutive blocks, or warps, that have a part of a Q tile.
 struct Parts {
     int first, count;
-    bool begins_before; // the run of the first one
+    bool begins_before; // the run of the first one begins before the Q tile
 };
 
 //$ if batch_invariant == 0
-// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+// Returns the number of teams. Each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
 __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     for (int teams = 4; teams > 1; teams--)
         if (row_tiles % teams == 0 && blocks % teams == 0)
@@ -49,7 +49,7 @@ __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
 }
 
 //$ end
-// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
+// Equal runs: the first `longer` runs have one K/V tile more than `length`. `team`: the first block of the team.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
 __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
@@ -59,10 +59,10 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
 }
 
 //$ if batch_invariant == 0
-// Does the run end before the Q tile behind this one?
+// True if the run ends before the next Q tile.
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence and team; false when there is none.
+// Advances to the next Q tile of the same sequence and team; false if there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
@@ -75,7 +75,7 @@ __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     return tile.kv_head < p.kv_heads;
 }
 //$ else
-// A run is of one Q tile.
+// A run lies in one Q tile.
 __device__ __forceinline__ bool is_last(const Run &, const Tile &) { return true; }
 //$ end
 

@@ -1,15 +1,15 @@
 //$ needs block_m block_n least_run split_cost
 //$ include "work/run.cuh"
 
-// Runs where all sequences have the same lengths: all Q tiles have as many K/V tiles.
+// Runs for sequences that all have the same lengths, so that all Q tiles have the same number of K/V tiles.
 struct Plan {
     int workers;   // blocks that have a run
     int row_tiles; // Q tiles of a K/V head
     int teams;     // of blocks
     int tiles;     // K/V tiles of a Q tile
-    int splits;    // of a Q tile among blocks of its own; 0: runs begin anywhere
+    int splits;    // parts of a Q tile, for blocks of its own; 0: runs begin anywhere
     int length;    // K/V tiles of a run ...
-    int longer;    // ... and one more in so many first ones
+    int longer;    // ... and one more in this many first ones
 };
 
 // Each run has at least LEAST_RUN K/V tiles, unless there are too few.
@@ -33,7 +33,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &p, int blocks) {
         plan.length = all / workers;
         plan.longer = all % workers;
         //$ if split_cost > 0
-        // Whole Q tiles where no block then has much more to do: parts of one are written, read and combined.
+        // Runs of whole Q tiles, if no block then has much more to do: parts of a Q tile must be written, read and combined.
         const int of_team = q_tiles / plan.teams, whole = (of_team + workers - 1) / workers;
         if (whole * plan.tiles <= plan.length + SPLIT_COST) {
             plan.workers = plan.teams * ((of_team + whole - 1) / whole);
@@ -65,7 +65,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
             run};
 }
 
-// Of the Q tile that a block begins in.
+// Returns the parts of the Q tile in which a block begins.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits > 0)
         return {worker / plan.splits * plan.splits, plan.splits, false};
@@ -73,7 +73,7 @@ __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, 
     return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
-// The Q tile behind this one.
+// Returns the next Q tile.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, Tile tile) {
     if (!advance(p, tile)) {
         tile.kv_head = 0;

@@ -2,8 +2,8 @@
 //$ let chunk_keys = 1024
 //$ include "work/run.cuh"
 
-// Runs that do not depend on the batch: the keys of each sequence come in chunks of CHUNK_KEYS, counted from its first key. A block has one
-// chunk of one Q tile. Blocks are numbered over the most Q tiles and chunks that a sequence may have.
+// Runs that do not depend on the batch: the keys of each sequence are split into chunks of CHUNK_KEYS, counted from its first key.
+// A block has one chunk of one Q tile. Blocks are numbered over the largest numbers of Q tiles and chunks that a sequence may have.
 struct Plan {
     int workers;
 };
@@ -14,7 +14,7 @@ __device__ __forceinline__ int chunks_of(const attention_params &p) {
     return max(1, (p.len_kv + CHUNK_KEYS - 1) / CHUNK_KEYS);
 }
 
-// An empty run where the sequence has no such Q tile or no such chunk.
+// The run is empty if the sequence has no such Q tile or no such chunk.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &, int worker) {
     const int chunks = chunks_of(all), row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
     const int chunk = worker % chunks, index = worker / chunks, head = index / row_tiles;
@@ -25,7 +25,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
     return {tile, {first, tile.row < rows_of_group(p) ? end : first}};
 }
 
-// Of a Q tile, of which `worker` has the first chunk.
+// Returns the parts of a Q tile whose first chunk `worker` has.
 __device__ __forceinline__ Parts parts_of(const Plan &, const Start &start, int worker) {
     constexpr int TILES = CHUNK_KEYS / BLOCK_N;
     return {worker, (start.tile.end + TILES - 1) / TILES, false};

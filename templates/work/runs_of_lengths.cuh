@@ -1,8 +1,8 @@
 //$ needs block_m block_n least_run apart layout
 //$ include "work/run.cuh"
 
-// Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
-// them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
+// Runs for sequences that have lengths of their own, which stay on the device: each warp finds its run, or that of its block,
+// from them. A run of many short Q tiles takes longer than one of few long ones, so each Q tile is charged a few extra K/V tiles.
 struct Plan {
     //$ if apart
     int workers; // blocks, or warps, that have a run
@@ -12,15 +12,15 @@ struct Plan {
     //$ end
     int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
-    int cost;    // so many K/V tiles more for each Q tile, unless it is split
+    int cost;    // extra K/V tiles charged for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
-    int longer;  // ... and one more in so many first ones
+    int longer;  // ... and one more in this many first ones
 };
 
-// Of a sequence: Q tiles of all K/V heads, and K/V tiles of each.
+// The tiles of a sequence: Q tiles of all K/V heads, and K/V tiles of each Q tile.
 struct Tiles {
     int q_tiles, tiles;
-    // Of runs of one length, each of one Q tile, how many it has.
+    // Returns how many runs of `length` K/V tiles it has, if each run lies in one Q tile.
     __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
 };
 __device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 #pragma unroll 1
     for (int batch = threadIdx.x % 32; batch < all.batch; batch += 128)
 #pragma unroll
-        for (int more = 0; more < 128; more += 32) { // whose lengths are loaded at the same time
+        for (int more = 0; more < 128; more += 32) { // their lengths are loaded at the same time
             const Tiles of = tiles_of_sequence(all, batch + more);
             q_tiles += of.q_tiles;
             tiles += of.q_tiles * of.tiles;
@@ -76,7 +76,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
         plan.longer = of_team % runs;
         return plan;
     }
-    // The shortest runs that the blocks suffice for; the last try always fits.
+    // The shortest runs for which there are enough blocks; the last try always fits.
     int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
 #pragma unroll 1
     for (int tries = 0; runs > blocks; tries++) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     return plan;
 }
 
-// To be called by all lanes of a warp: 32 sequences at a time.
+// To be called by all lanes of a warp, which look at 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
     const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
     const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
@@ -98,7 +98,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
         const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
-        int sum = own; // of the sequences up to that of this lane
+        int sum = own; // sum over the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
             const int more = __shfl_up_sync(0xffffffffu, sum, lanes);
@@ -124,14 +124,14 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         } else {
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
-            start.run.first = wanted; // before the Q tile, if in its room
+            start.run.first = wanted; // may lie in the gap before the Q tile
             start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
 }
 
-// Of the Q tile that a run begins in.
+// Returns the parts of the Q tile in which a run begins.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
@@ -139,7 +139,7 @@ __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, 
     return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
-// The Q tile behind this one: there is one.
+// Returns the next Q tile, which must exist.
 __device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile) {
     if (advance(all, tile))
         return tile;

@@ -1,10 +1,10 @@
 //$ needs least_run q_tile_cost
 
-// Who takes runs of K/V tiles that begin anywhere: blocks.
+// Blocks take the runs of K/V tiles that begin anywhere.
 struct Workers {
-    int most;      // that there can be
-    int cost;      // K/V tiles that a Q tile counts as in addition to its own
-    int least_run; // K/V tiles
+    int most;      // largest number of workers
+    int cost;      // extra K/V tiles charged for each Q tile
+    int least_run; // shortest run, in K/V tiles
 };
 
 __device__ __forceinline__ Workers workers_of(int blocks, int, int) { return {blocks, Q_TILE_COST, LEAST_RUN + Q_TILE_COST}; }

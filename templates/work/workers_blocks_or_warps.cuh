@@ -1,14 +1,15 @@
 //$ needs least_run q_tile_cost warps
-//$ note From so many Q tiles a block on, when they have fewer K/V tiles each than that: few and long ones would come in many parts.
+//$ note Warps take runs from this many Q tiles per block on, if each has fewer K/V tiles than that: few long Q tiles would come in many
+//$ note parts.
 //$ let apart_q_tiles = warps / 2
 //$ let apart_tiles = 128
 
-// Who takes runs of K/V tiles that begin anywhere: blocks, or where Q tiles are many and short, warps.
+// Blocks take the runs of K/V tiles that begin anywhere, or warps do, if there are many short Q tiles.
 struct Workers {
-    int most;      // that there can be
-    int warps;     // of one of them
-    int cost;      // K/V tiles that a Q tile counts as in addition to its own
-    int least_run; // K/V tiles
+    int most;      // largest number of workers
+    int warps;     // warps per worker
+    int cost;      // extra K/V tiles charged for each Q tile
+    int least_run; // shortest run, in K/V tiles
 };
 
 __device__ __forceinline__ Workers workers_of(int blocks, int q_tiles, int tiles) {

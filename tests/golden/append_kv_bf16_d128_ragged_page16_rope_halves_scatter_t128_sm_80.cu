@@ -62,16 +62,16 @@ constexpr int HEADS_OF_WARP = 16;   // 32 / lanes * rows
 constexpr int WARPS = 4;            // threads / 32
 constexpr bool ROTATED_KEYS = true; // rope != none
 
-// Writes the K and V of new tokens into a cache, contiguous or of pages, in the cache's element type, and rotates Q and K by
-// their positions (RoPE, arXiv 2104.09864). Bound by memory: each element is read once and written once.
+// Writes the K and V of new tokens into a cache, contiguous or paged, in the cache's element type, and rotates Q and K by
+// their positions (RoPE, arXiv 2104.09864). Memory-bound: each element is read once and written once.
 //
-// A warp has one token and up to HEADS_OF_WARP heads of its Q, of its K or of its V. LANES lanes share the row of a head; a lane
-// has the same columns of ROWS rows, so that it computes cosines and sines once. All loads are under way before the warp looks
-// up where its token belongs.
+// A warp handles one token and up to HEADS_OF_WARP heads of its Q, K or V. LANES lanes share the row of a head; a lane holds
+// the same columns of ROWS rows, so it computes cosines and sines once. All loads are in flight before the warp looks up where
+// its token belongs.
 
 // params/append_kv.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (append.c). Strides are in elements; the last dimension is always contiguous. Packed tensors have batch strides of
    0. */
 struct append_kv_params {
@@ -79,7 +79,7 @@ struct append_kv_params {
     const void *k; /* (tokens, kv_heads, head_dim) */
     const void *v; /* (tokens, kv_heads, head_dim_v) */
     void *q_out;   /* like q; may be q */
-    void *k_cache; /* (batch, kv_heads, len_kv, head_dim), or of pages: (pages, kv_heads, tokens of a page, head_dim) */
+    void *k_cache; /* (batch, kv_heads, len_kv, head_dim); paged: (pages, kv_heads, tokens of a page, head_dim) */
     void *v_cache; /* likewise, with head_dim_v */
     long long q_batch_stride, q_head_stride, q_row_stride;
     long long q_out_batch_stride, q_out_head_stride, q_out_row_stride;
@@ -87,39 +87,39 @@ struct append_kv_params {
     long long v_batch_stride, v_head_stride, v_row_stride;
     long long k_cache_batch_stride, k_cache_head_stride, k_cache_row_stride;
     long long v_cache_batch_stride, v_cache_head_stride, v_cache_row_stride;
-    float *k_scale, *v_scale; /* one; (kv_heads); or like the cache without its last dimension, and written */
+    float *k_scale, *v_scale; /* one value; (kv_heads); or the cache's shape without its last dimension, then written */
     long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     long long v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
     const int *cu_seqlens_q;     /* (batch + 1): the first token of each sequence, and the end of the last */
     const int *lengths_kv;       /* (batch): tokens of each sequence, the new ones included */
     const int *page_table;       /* (batch, pages of a sequence): page numbers, the tokens of a sequence in order */
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
-    const int *page_indices;     /* page numbers, one sequence after the other */
-    const long long *slots;      /* (tokens): page * tokens of a page + row; what is not in the cache is not written */
+    const int *page_indices;     /* page numbers, sequence after sequence */
+    const long long *slots;      /* (tokens): page * tokens of a page + row; a token whose slot is outside the cache is not written */
     const int *positions;        /* (tokens) */
     const float *rope_cos, *rope_sin; /* (rope_rows, pairs) */
     long long page_table_row_stride, rope_row_stride;
     int batch, heads, kv_heads;
-    int tokens;   /* new ones of all sequences, at most; heads is 0 where q is null */
-    int len_q;    /* new ones of one sequence, unless packed */
+    int tokens;   /* new tokens of all sequences, at most; heads is 0 if q is null */
+    int len_q;    /* new tokens of one sequence, unless packed */
     int len_kv;   /* tokens of a sequence, at most */
     int pages;    /* of the cache */
-    int rope_rows; /* positions that the tables have */
-    int aligned;  /* elements, a power of two, that all addresses and strides are multiples of */
+    int rope_rows; /* number of positions in the tables */
+    int aligned;  /* number of elements, a power of two, that divides all addresses and strides */
 
-    unsigned long long rope_turns[128]; /* of pair i: turns per position, in units of 2^-64. Last, because others do without */
+    unsigned long long rope_turns[128]; /* of pair i: turns per position, in units of 2^-64. Last, because other kernels omit it */
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
@@ -140,15 +140,15 @@ using Output = unsigned short; // bfloat16
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -162,7 +162,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // sequence/bfloat16.cuh
 
-// Bits of the nearest bfloat16, by an instruction where there is one.
+// Returns the bits of the nearest bfloat16, with one instruction where the target has it.
 __device__ __forceinline__ unsigned short to_bfloat16(float x) { return static_cast<unsigned short>(pack<true>(x, 0.0f)); }
 
 // sequence/cached.cuh
@@ -173,8 +173,8 @@ using Cached = unsigned short; // bfloat16
 __device__ __forceinline__ Cached to_cached(float x) { return to_bfloat16(x); }
 
 // load/vector.cuh
-// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. In registers as words, so that they take as few as
-// in memory.
+// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. Registers hold them as words, so they
+// take no more space there than in memory.
 template <typename Element, int COUNT> struct Vector {
     static constexpr int BYTES = COUNT * static_cast<int>(sizeof(Element));
     unsigned word[BYTES > 4 ? BYTES / 4 : 1];
@@ -219,13 +219,13 @@ __device__ __forceinline__ unsigned bits_of(float x) { return static_cast<unsign
 __device__ __forceinline__ unsigned bits_of(unsigned short x) { return x; }
 __device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
 
-// Element i as a float.
+// Returns element i as a float.
 template <typename Element, int COUNT> __device__ __forceinline__ float vector_get(const Vector<Element, COUNT> &x, int i) {
     constexpr int OF_WORD = 4 / sizeof(Element);
     return float_of_bits(x.word[i / OF_WORD] >> i % OF_WORD * 16, Element{});
 }
 
-// Puts the bits of element i where they belong.
+// Inserts the bits of element i into its word. Elements of a word must be set in ascending order: the first one overwrites it.
 template <typename Element, int COUNT>
 __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, unsigned bits) {
     constexpr int BITS = 8 * sizeof(Element), OF_WORD = 32 / BITS;
@@ -244,11 +244,11 @@ struct Token {
 
 // sequence/token_ragged.cuh
 
-// Packed tokens: those of a sequence are the last of those that lengths_kv counts.
+// Packed tokens: those of a sequence are the last of the tokens that lengths_kv counts.
 
 template <typename Params> __device__ __forceinline__ Source source_of(const Params &, int index) { return {0, index}; }
 
-// The last sequence that begins at or before the token, by the whole warp: each round looks at 32 beginnings.
+// Finds the last sequence that begins at or before the token. The whole warp searches: each round looks at 32 beginnings.
 template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) {
     int low = 0, high = p.batch; // it is in [low, high)
     while (high - low > 1) {
@@ -262,7 +262,7 @@ template <typename Params> __device__ __forceinline__ Token token_of(const Param
 }
 
 // store/place.cuh
-// Where the cache has a token.
+// Where a token is in the cache.
 struct Place {
     int block; // sequence or page; -1 = nowhere
     int row;
@@ -270,7 +270,7 @@ struct Place {
 
 // store/cache_table.cuh
 
-// A cache of pages; each sequence has a row of page numbers.
+// A paged cache. Each sequence has a row of page numbers.
 
 template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int, Token token) {
     if (token.position < 0 || token.position >= p.len_kv)
@@ -292,8 +292,8 @@ template <typename Element> struct Tensor {
 
 // fragment/row_numbers.cuh
 
-// The row of a head, DIM elements, over LANES lanes: a lane has pairs of vectors of COLUMNS elements, as they are in memory (RowPart)
-// or as floats (Numbers). Two elements that are rotated together are in one pair.
+// A row of a head, DIM elements, distributed over LANES lanes: a lane holds pairs of vectors of COLUMNS elements, as they are in memory
+// (RowPart) or as floats (Numbers). Two elements that are rotated together are in one pair.
 
 template <int COLUMNS, int DIM> constexpr int PAIRS = (DIM + 2 * COLUMNS - 1) / (2 * COLUMNS);
 
@@ -309,7 +309,7 @@ template <int COLUMNS, int DIM> struct Numbers {
 
 __device__ __forceinline__ int pair_of_lane(int i) { return static_cast<int>(threadIdx.x) % LANES + i * LANES; }
 
-// Where a vector of a pair begins; DIM or more where the row has ended.
+// Returns the column where a vector of a pair begins; DIM or more past the end of the row.
 template <int COLUMNS, bool ROTATED> __device__ __forceinline__ int column_of(int pair, int which) {
     if (ROTATED && pair < HALF / COLUMNS)
         return pair * COLUMNS + which * HALF;
@@ -338,7 +338,7 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ Numbers<COLUMNS, DIM>
     return numbers;
 }
 
-// As elements of another type, which `bits` makes of a float.
+// Stores them as elements of another type, which element_of makes from a float.
 template <bool ROTATED, typename Element, Element element_of(float), int COLUMNS, int DIM>
 __device__ __forceinline__ void numbers_store(Element *row, const Numbers<COLUMNS, DIM> &x) {
 #pragma unroll
@@ -357,7 +357,7 @@ __device__ __forceinline__ void numbers_store(Element *row, const Numbers<COLUMN
 
 // store/row_copy.cuh
 
-// A row that the cache keeps as it is.
+// Stores a row that the cache keeps unchanged.
 template <int COLUMNS, int DIM> __device__ __forceinline__ void row_copy(Input *row, const RowPart<COLUMNS, DIM> &x) {
 #pragma unroll
     for (int i = 0; i < x.COUNT; i++)
@@ -371,8 +371,8 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ void row_copy(Input *
 
 // fragment/rope_base.cuh
 
-// Angles from frequencies. In units of 2^-64 turns the product with the position wraps at whole turns, so that the angle is as
-// exact at position 10^6 as at 1.
+// Angles from frequencies. In units of 2^-64 turns, the product with the position wraps at whole turns, so the angle is as exact
+// at position 10^6 as at 1.
 template <typename Params>
 __device__ __forceinline__ void angle_of(const Params &p, int position, int pair, float &cosine, float &sine) {
     unsigned long long turns = static_cast<unsigned long long>(position) * p.rope_turns[pair];
@@ -381,7 +381,7 @@ __device__ __forceinline__ void angle_of(const Params &p, int position, int pair
 
 // fragment/rope.cuh
 
-// Rotary position embedding: pair i of a row turns by position times frequency i.
+// Rotary position embedding: pair i of a row is rotated by position times frequency i.
 
 // The cosines and sines of a lane's pairs of elements.
 template <int COLUMNS> struct Rotation {
@@ -414,12 +414,12 @@ __device__ __forceinline__ void rotate(Numbers<COLUMNS, HEAD_DIM> &x, const Rota
             }
 }
 
-// Which heads a lane has: LANES neighbouring lanes have head_of_lane(first, 0), head_of_lane(first, 1), ...
+// Returns the i-th head of this lane: LANES neighbouring lanes share head_of_lane(first, 0), head_of_lane(first, 1), ...
 __device__ __forceinline__ int head_of_lane(int first, int i) {
     return first + i * (32 / LANES) + static_cast<int>(threadIdx.x) % 32 / LANES;
 }
 
-// Rows of one token, of the heads from `first` to `heads`. All loads are under way before the first one is waited for.
+// Rows of one token for this lane's heads from `first` on, below `heads`. All loads are issued before the first one is waited for.
 template <int COLUMNS, int DIM, bool ROTATED> struct TokenRows {
     RowPart<COLUMNS, DIM> row[ROWS];
 
@@ -452,12 +452,12 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
     }
 }
 
-// The cache of K, or that of V.
+// The cache of K or of V.
 struct Cache {
     Tensor<Cached> rows;
 };
 
-// Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
+// Writes the rows of K or V of one token into the cache. ROTATED: the rows are K, and RoPE applies.
 template <int COLUMNS, int DIM, bool ROTATED>
 __device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
                                             const Cache &cache) {
@@ -516,7 +516,7 @@ template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
-    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one a warp of a block
+    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one token per warp of a block
     int index = static_cast<int>(blockIdx.x) % groups * WARPS + warp_index();
     if (index >= p.tokens)
         return;

@@ -63,16 +63,16 @@ constexpr int HEADS_OF_WARP = 16;   // 32 / lanes * rows
 constexpr int WARPS = 4;            // threads / 32
 constexpr bool ROTATED_KEYS = true; // rope != none
 
-// Writes the K and V of new tokens into a cache, contiguous or of pages, in the cache's element type, and rotates Q and K by
-// their positions (RoPE, arXiv 2104.09864). Bound by memory: each element is read once and written once.
+// Writes the K and V of new tokens into a cache, contiguous or paged, in the cache's element type, and rotates Q and K by
+// their positions (RoPE, arXiv 2104.09864). Memory-bound: each element is read once and written once.
 //
-// A warp has one token and up to HEADS_OF_WARP heads of its Q, of its K or of its V. LANES lanes share the row of a head; a lane
-// has the same columns of ROWS rows, so that it computes cosines and sines once. All loads are under way before the warp looks
-// up where its token belongs.
+// A warp handles one token and up to HEADS_OF_WARP heads of its Q, K or V. LANES lanes share the row of a head; a lane holds
+// the same columns of ROWS rows, so it computes cosines and sines once. All loads are in flight before the warp looks up where
+// its token belongs.
 
 // params/append_kv.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (append.c). Strides are in elements; the last dimension is always contiguous. Packed tensors have batch strides of
    0. */
 struct append_kv_params {
@@ -80,7 +80,7 @@ struct append_kv_params {
     const void *k; /* (tokens, kv_heads, head_dim) */
     const void *v; /* (tokens, kv_heads, head_dim_v) */
     void *q_out;   /* like q; may be q */
-    void *k_cache; /* (batch, kv_heads, len_kv, head_dim), or of pages: (pages, kv_heads, tokens of a page, head_dim) */
+    void *k_cache; /* (batch, kv_heads, len_kv, head_dim); paged: (pages, kv_heads, tokens of a page, head_dim) */
     void *v_cache; /* likewise, with head_dim_v */
     long long q_batch_stride, q_head_stride, q_row_stride;
     long long q_out_batch_stride, q_out_head_stride, q_out_row_stride;
@@ -88,44 +88,44 @@ struct append_kv_params {
     long long v_batch_stride, v_head_stride, v_row_stride;
     long long k_cache_batch_stride, k_cache_head_stride, k_cache_row_stride;
     long long v_cache_batch_stride, v_cache_head_stride, v_cache_row_stride;
-    float *k_scale, *v_scale; /* one; (kv_heads); or like the cache without its last dimension, and written */
+    float *k_scale, *v_scale; /* one value; (kv_heads); or the cache's shape without its last dimension, then written */
     long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     long long v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
     const int *cu_seqlens_q;     /* (batch + 1): the first token of each sequence, and the end of the last */
     const int *lengths_kv;       /* (batch): tokens of each sequence, the new ones included */
     const int *page_table;       /* (batch, pages of a sequence): page numbers, the tokens of a sequence in order */
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
-    const int *page_indices;     /* page numbers, one sequence after the other */
-    const long long *slots;      /* (tokens): page * tokens of a page + row; what is not in the cache is not written */
+    const int *page_indices;     /* page numbers, sequence after sequence */
+    const long long *slots;      /* (tokens): page * tokens of a page + row; a token whose slot is outside the cache is not written */
     const int *positions;        /* (tokens) */
     const float *rope_cos, *rope_sin; /* (rope_rows, pairs) */
     long long page_table_row_stride, rope_row_stride;
     int batch, heads, kv_heads;
-    int tokens;   /* new ones of all sequences, at most; heads is 0 where q is null */
-    int len_q;    /* new ones of one sequence, unless packed */
+    int tokens;   /* new tokens of all sequences, at most; heads is 0 if q is null */
+    int len_q;    /* new tokens of one sequence, unless packed */
     int len_kv;   /* tokens of a sequence, at most */
     int pages;    /* of the cache */
-    int rope_rows; /* positions that the tables have */
-    int aligned;  /* elements, a power of two, that all addresses and strides are multiples of */
+    int rope_rows; /* number of positions in the tables */
+    int aligned;  /* number of elements, a power of two, that divides all addresses and strides */
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The float with the value of these IEEE half bits; exact.
+// Returns the float with the value of these IEEE half bits; exact.
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
 }
 
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
+// Returns the bits of the nearest half, ties to even; 65520 and more become infinity.
 __device__ __forceinline__ unsigned short float_to_half(float x) {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -154,15 +154,16 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_half(x); 
 using Cached = unsigned char; // two's complement
 constexpr float CACHED_MOST = 127.0f;
 
-// Nearest integer, ties to even, from -127 to 127; of NaN, 0. A float of this size has its integer in the lowest bits.
+// Returns the nearest integer, ties to even, clamped to -127 .. 127; 0 for NaN. A float of the sum's size has the integer in its
+// lowest bits.
 __device__ __forceinline__ Cached to_cached(float x) {
     float limited = isnan(x) ? 0.0f : fminf(fmaxf(x, -CACHED_MOST), CACHED_MOST);
     return static_cast<Cached>(__float_as_int(limited + 12582912.0f));
 }
 
 // load/vector.cuh
-// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. In registers as words, so that they take as few as
-// in memory.
+// COUNT neighbouring elements, at most 16 bytes, copied by one instruction. Registers hold them as words, so they
+// take no more space there than in memory.
 template <typename Element, int COUNT> struct Vector {
     static constexpr int BYTES = COUNT * static_cast<int>(sizeof(Element));
     unsigned word[BYTES > 4 ? BYTES / 4 : 1];
@@ -207,13 +208,13 @@ __device__ __forceinline__ unsigned bits_of(float x) { return static_cast<unsign
 __device__ __forceinline__ unsigned bits_of(unsigned short x) { return x; }
 __device__ __forceinline__ unsigned bits_of(unsigned char x) { return x; }
 
-// Element i as a float.
+// Returns element i as a float.
 template <typename Element, int COUNT> __device__ __forceinline__ float vector_get(const Vector<Element, COUNT> &x, int i) {
     constexpr int OF_WORD = 4 / sizeof(Element);
     return float_of_bits(x.word[i / OF_WORD] >> i % OF_WORD * 16, Element{});
 }
 
-// Puts the bits of element i where they belong.
+// Inserts the bits of element i into its word. Elements of a word must be set in ascending order: the first one overwrites it.
 template <typename Element, int COUNT>
 __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, unsigned bits) {
     constexpr int BITS = 8 * sizeof(Element), OF_WORD = 32 / BITS;
@@ -223,7 +224,7 @@ __device__ __forceinline__ void vector_set(Vector<Element, COUNT> &x, int i, uns
 
 // sequence/token_given.cuh
 
-// A list of tokens: where each goes and its position are given.
+// A list of tokens: the caller gives the destination and the position of each.
 struct Source { // the rows of a token in Q, K and V
     int sequence, row;
 };
@@ -238,7 +239,7 @@ template <typename Params> __device__ __forceinline__ Source source_of(const Par
 template <typename Params> __device__ __forceinline__ Token token_of(const Params &p, int index) { return {0, p.positions[index]}; }
 
 // store/place.cuh
-// Where the cache has a token.
+// Where a token is in the cache.
 struct Place {
     int block; // sequence or page; -1 = nowhere
     int row;
@@ -246,7 +247,7 @@ struct Place {
 
 // store/cache_slots.cuh
 
-// A cache of pages; a token says its page and its row there by one number.
+// A paged cache. One number per token gives its page and its row there.
 
 template <typename Params> __device__ __forceinline__ Place place_of(const Params &p, int index, Token) {
     long long slot = p.slots[index];
@@ -266,15 +267,16 @@ template <typename Element> struct Tensor {
 };
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -285,8 +287,8 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 
 // fragment/row_numbers.cuh
 
-// The row of a head, DIM elements, over LANES lanes: a lane has pairs of vectors of COLUMNS elements, as they are in memory (RowPart)
-// or as floats (Numbers). Two elements that are rotated together are in one pair.
+// A row of a head, DIM elements, distributed over LANES lanes: a lane holds pairs of vectors of COLUMNS elements, as they are in memory
+// (RowPart) or as floats (Numbers). Two elements that are rotated together are in one pair.
 
 template <int COLUMNS, int DIM> constexpr int PAIRS = (DIM + 2 * COLUMNS - 1) / (2 * COLUMNS);
 
@@ -302,7 +304,7 @@ template <int COLUMNS, int DIM> struct Numbers {
 
 __device__ __forceinline__ int pair_of_lane(int i) { return static_cast<int>(threadIdx.x) % LANES + i * LANES; }
 
-// Where a vector of a pair begins; DIM or more where the row has ended.
+// Returns the column where a vector of a pair begins; DIM or more past the end of the row.
 template <int COLUMNS, bool ROTATED> __device__ __forceinline__ int column_of(int pair, int which) {
     return (2 * pair + which) * COLUMNS;
 }
@@ -329,7 +331,7 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ Numbers<COLUMNS, DIM>
     return numbers;
 }
 
-// As elements of another type, which `bits` makes of a float.
+// Stores them as elements of another type, which element_of makes from a float.
 template <bool ROTATED, typename Element, Element element_of(float), int COLUMNS, int DIM>
 __device__ __forceinline__ void numbers_store(Element *row, const Numbers<COLUMNS, DIM> &x) {
 #pragma unroll
@@ -358,8 +360,8 @@ template <int COLUMNS, int DIM> __device__ __forceinline__ void numbers_scale(Nu
 
 __device__ __forceinline__ float larger_or_nan(float a, float b) { return a > b || isnan(a) ? a : b; }
 
-// The largest number of the row becomes the largest of the cache's type. What reads it multiplies with `scale`: 0 for a row of
-// zeros, and what is not finite makes the whole row NaN.
+// Scales the row so that its largest magnitude becomes the largest number of the cache's type. Readers multiply by
+// `scale`, which is 0 for a row of zeros. A number that is not finite makes the whole row NaN.
 template <int COLUMNS, int DIM>
 __device__ __forceinline__ void scale_row(Numbers<COLUMNS, DIM> &x, const Tensor<float> &scale, Place place, int head) {
     float most = 0;
@@ -375,7 +377,7 @@ __device__ __forceinline__ void scale_row(Numbers<COLUMNS, DIM> &x, const Tensor
 }
 
 // fragment/rope_tables.cuh
-// Angles from tables; beyond them, those of the first or last position.
+// Angles from tables; positions beyond the tables use the first or last one.
 template <typename Params>
 __device__ __forceinline__ void angle_of(const Params &p, int position, int pair, float &cosine, float &sine) {
     long long row = min(max(position, 0), p.rope_rows - 1) * p.rope_row_stride;
@@ -385,7 +387,7 @@ __device__ __forceinline__ void angle_of(const Params &p, int position, int pair
 
 // fragment/rope.cuh
 
-// Rotary position embedding: pair i of a row turns by position times frequency i.
+// Rotary position embedding: pair i of a row is rotated by position times frequency i.
 
 // The cosines and sines of a lane's pairs of elements.
 template <int COLUMNS> struct Rotation {
@@ -418,12 +420,12 @@ __device__ __forceinline__ void rotate(Numbers<COLUMNS, HEAD_DIM> &x, const Rota
             }
 }
 
-// Which heads a lane has: LANES neighbouring lanes have head_of_lane(first, 0), head_of_lane(first, 1), ...
+// Returns the i-th head of this lane: LANES neighbouring lanes share head_of_lane(first, 0), head_of_lane(first, 1), ...
 __device__ __forceinline__ int head_of_lane(int first, int i) {
     return first + i * (32 / LANES) + static_cast<int>(threadIdx.x) % 32 / LANES;
 }
 
-// Rows of one token, of the heads from `first` to `heads`. All loads are under way before the first one is waited for.
+// Rows of one token for this lane's heads from `first` on, below `heads`. All loads are issued before the first one is waited for.
 template <int COLUMNS, int DIM, bool ROTATED> struct TokenRows {
     RowPart<COLUMNS, DIM> row[ROWS];
 
@@ -456,13 +458,13 @@ __device__ __forceinline__ void append_queries(const append_kv_params &p, int in
     }
 }
 
-// The cache of K, or that of V.
+// The cache of K or of V.
 struct Cache {
     Tensor<Cached> rows;
     Tensor<float> scale; // of each row
 };
 
-// Rows of K or V of one token into the cache. ROTATED: K, and there is an embedding.
+// Writes the rows of K or V of one token into the cache. ROTATED: the rows are K, and RoPE applies.
 template <int COLUMNS, int DIM, bool ROTATED>
 __device__ __forceinline__ void append_rows(const append_kv_params &p, int index, int first, const Tensor<const Input> &from,
                                             const Cache &cache) {
@@ -520,7 +522,7 @@ template <int COLUMNS> __device__ __forceinline__ void append_chunk(const append
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) append_kv(const __grid_constant__ append_kv_params p) {
-    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one a warp of a block
+    int groups = (p.tokens + WARPS - 1) / WARPS; // of tokens, one token per warp of a block
     int index = static_cast<int>(blockIdx.x) % groups * WARPS + warp_index();
     if (index >= p.tokens)
         return;

@@ -109,18 +109,18 @@ constexpr int DQ_WIDTH = 128;      // head_dim
 constexpr int SHARED_KEYS = 82432; // one_stage
 constexpr int BLOCKS_AT_ONCE = 2;  // max(256 / threads, 1)
 
-// The gradients of attention by tiles on the tensor cores of every GPU since compute capability 8.0. P and dS of a tile are formed
-// again from Q, K, V, dO and LSE.
+// The gradients of attention, tile by tile, on the tensor cores of every GPU from compute capability 8.0 on. P and dS of a tile are
+// recomputed from Q, K, V, dO and LSE.
 
-// A block keeps BLOCK_N keys and walks over STEP_M queries at a time, of all heads that share the keys:
+// A block keeps BLOCK_N keys and loops over the queries of all heads that share them, STEP_M at a time:
 //
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q,  dQ += dS K
 //
-// dQ is added in fp32 to sums in the workspace, which a last launch rounds.
+// dQ is added in fp32 to sums in the workspace, which the last launch rounds.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -144,7 +144,7 @@ struct attention_params {
 
 // params/attention_backward.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_backward_params {
     const void *d_o;    /* (batch, heads, len_q, head_dim_v) */
@@ -164,37 +164,37 @@ struct attention_backward_params {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 
 // backward/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have one length, so the parameters of a kernel hold for each of them.
 __device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -209,7 +209,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -258,7 +258,7 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // backward/gradients.cuh
 
-// Where the tensors of one head begin that only the backward pass has, and O, which it reads.
+// Where the tensors of one head begin: those that only the backward pass has, and O, which it reads.
 struct HeadGradients {
     const Input *o, *d_o; // (len_q, head_dim_v)
     const float *d_lse;   // (len_q), or null
@@ -280,7 +280,7 @@ __device__ __forceinline__ HeadGradients gradients_at(const attention_backward_p
 }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -288,8 +288,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -302,9 +303,9 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 
 // backward/row_statistics_launch.cuh
 
-// Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
-// subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
-// padded to whole steps by such that see no key.
+// Two numbers per query, at the start of the workspace: D = row sum of dO * O, minus dLSE, which the derivative of the softmax subtracts
+// from every dP; and LSE in base 2, +INFINITY for a query that sees no key, which makes every weight 0. Queries are padded to whole
+// steps with queries that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) {
     return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
@@ -320,8 +321,8 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, a number at a time.
-// tile: the place of their first query in the rows above, / 64.
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 4, 128), as the threads of four warps hold an accumulator, one number at a
+// time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return index * (padded_queries(p) / 64) + query / 64;
 }
@@ -329,11 +330,11 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
+// Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
+// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
-// Eight elements, which may lie anywhere.
+// Eight elements, at any alignment.
 __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     if (reinterpret_cast<unsigned long long>(from) % 16 != 0) {
         unsigned pairs[4];
@@ -345,7 +346,7 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
-// Eight lanes a row, 16 bytes at a time.
+// Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
     const int tiles = padded_queries(all.forward) / 16;
@@ -386,14 +387,14 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
@@ -403,9 +404,9 @@ __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
-// Starts copying `bytes` to shared memory, and zeros behind them up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
+// Starts copying `bytes` bytes to shared memory, followed by zeros up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
 template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes) {
-    if constexpr (SIZE == 16) // past the L1
+    if constexpr (SIZE == 16) // bypasses L1
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
                      : "memory");
     else
@@ -414,7 +415,7 @@ template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const v
                      : "memory");
 }
 
-// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+// The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
 template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
     if constexpr (SIZE == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -422,12 +423,12 @@ template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
-// Until all copies that this thread started have been written; others see them after a barrier.
+// Waits until all copies of this thread have been written. Other threads see the data after a barrier.
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -435,7 +436,7 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
-// The same matrices transposed: four lanes get a column.
+// Loads the same matrices transposed: four lanes receive a column.
 __device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -459,7 +460,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -475,7 +476,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 constexpr int ELEMENT_BYTES = sizeof(Input);
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -486,11 +487,11 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 
 // load/pieces.cuh
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -498,34 +499,34 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
 }
 
-// All threads of the block fill the rows of a tile, neighbours along a row. `rows` goes down the rows that a thread copies: it
-// says where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether it is there.
+// All threads of the block fill the rows of a tile, neighbouring threads along a row. `rows` steps down the rows that a thread
+// copies. It tells where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether the row exists.
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
     constexpr int ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS; // 8 divides DOWN
-    // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
+    // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
+    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);
@@ -543,11 +544,11 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
 
 // load/tile_rows.cuh
 
-// The rows of a tile that lie at equal distances, as a thread goes down them.
+// The rows of a tile, at a constant stride, as a thread steps down them.
 struct TileRows {
     const Input *row;
     long long stride;
-    int left; // rows that are there, from this one on
+    int left; // number of existing rows from this one on
 
     __device__ __forceinline__ void begin(int first, int column) { row += first * stride + column, left -= first; }
     __device__ __forceinline__ void next(int rows) { row += rows * stride, left -= rows; }
@@ -565,7 +566,7 @@ template <> __device__ __forceinline__ void copy_piece_of<2>(SharedAddress to, c
 
 // load/copy_tile.cuh
 
-// copy_tile_by with pieces of `size` bytes.
+// Calls copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)
@@ -580,11 +581,11 @@ __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsF
 
 // backward/head_rows.cuh
 
-// A tensor whose tiles are copied, one head of it.
+// One head of a tensor whose tiles are copied.
 struct HeadRows {
     const unsigned short *rows;
     long long stride;
-    int count, piece; // rows; bytes of a copy
+    int count, piece; // number of rows; bytes per copy
 
     template <int DIM, int ROWS, int WIDTH> __device__ __forceinline__ void copy(Rows16<ROWS, WIDTH> &to, int first) const {
         copy_tile<DIM>(to, TileRows{rows + first * stride, stride, count - first}, piece);
@@ -593,21 +594,21 @@ struct HeadRows {
 
 __device__ __forceinline__ HeadRows head_rows(const void *tensor, long long batch_stride, long long head_stride,
                                               long long row_stride, int batch, int head, int count) {
-    // computed anew for every tile: products cost less than registers that are kept
+    // recomputed for every tile: the multiplications cost less than keeping registers
     return {static_cast<const unsigned short *>(tensor) + set_apart(batch) * batch_stride + set_apart(head) * head_stride,
             row_stride, count, piece_bytes(tensor, batch_stride, head_stride, row_stride)};
 }
 
 // backward/order_of_tiles.cuh
 
-// Tiles of a head come one behind another, so that what they read stays in the L2 cache.
-// Under a causal mask they differ in work. Of the last heads, the longest tiles come first, so that blocks end together: else some would
-// begin a long tile when others have nothing left.
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
+// Under a causal mask tiles differ in work. Among the last heads, the longest tiles come first, so that blocks end
+// together; otherwise some would begin a long tile when others have nothing left.
 struct TileOfHead {
     int head, tile; // tile 0 is the longest
 };
 
-constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three for a multiprocessor
+constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
     const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
@@ -617,43 +618,42 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles)
 
 // expression/formula.cuh
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+// index = batch * heads + head, in 32 bits where it fits: a 64-bit division is a function call.
 template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // backward/pairs_builtin.cuh
 
-// Which pairs of a query and a key count, for built-in masks.
+// Which (query, key) pairs are seen, for built-in masks.
 
 __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
     return key < keys_seen(p, query);
 }
 
-// Does every query from query0 on see every key from key0 on, so many of each?
+// True if each of the `queries` queries from query0 on sees each of the `keys` keys from key0 on.
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
         return false;
     return key0 + keys <= keys_seen(p, query0);
 }
 
-// Does one of them see one of those?
+// True if one of the `queries` queries from query0 on sees one of the keys from key0 on.
 __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int) {
     const int last = min(query0 + queries, p.len_q) - 1;
     return key0 < keys_seen(p, last);
@@ -661,22 +661,22 @@ __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const 
 
 // backward/pairs.cuh
 
-// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+// True if the pair exists and is seen. There is no branch, so that what the pairs of a tile read from a tensor is loaded at once.
 __device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
     return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
 }
 
 // backward/other_tiles.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
+// Which tiles of the other side a block loops over: those with a pair that is seen. All threads call these functions together.
 
 // A block's keys are divided into parts, and tiles are judged for each part.
 constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
 
 struct OtherTile {
     int index; // batch * heads + head
-    int first;      // query; negative when there is no further tile
-    unsigned whole; // a bit for each part of the keys: does every query of the tile see all of it?
+    int first;      // first query; negative if there is no further tile
+    unsigned whole; // one bit per part of the keys: set if every query of the tile sees all of it
 };
 
 // backward/other_tiles_builtin.cuh
@@ -721,7 +721,7 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
 
 // backward/weigh_tile.cuh
 
-// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
+// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is in
 // row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
 
 constexpr float LOG2_E = 1.44269504f;
@@ -730,10 +730,10 @@ constexpr float LOG2_E = 1.44269504f;
 
 struct PairWeight {
     float weight; // P = e^(f(scale s) - LSE)
-    float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
+    float slope;  // P f'(scale s), the factor of dP - D; 0 where the weight is 0, even if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. The query and the key exist all the same, since the score reads what belongs to them.
+// Returns 0 for both if the pair is not seen. The query and the key exist even then, since the score reads what belongs to them.
 template <typename Key>
 __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {
@@ -743,22 +743,22 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
 
 // backward/store_rows.cuh
 
-// Which columns of a row the accumulators of a warp are: all of them, in order.
+// The columns of a row that the accumulators of a warp hold: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
 };
 
 // store/chunk_of_quad.cuh
-// In accumulators the four lanes of a row, a quad, hold a pair of 16-bit columns each of every chunk of 16 bytes. From its pairs of
-// four chunks each lane gets one whole chunk: that of its number in the quad. The warp must be converged.
+// In an accumulator, each of the four lanes of a row, a quad, holds a pair of 16-bit columns of every chunk of 16 bytes. Exchanges
+// the pairs of four chunks, so that each lane gets one whole chunk: the one with its number in the quad. The warp must be converged.
 __device__ __forceinline__ uint4 chunk_of_quad(const unsigned (&pair)[4]) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    // with the neighbour: of chunks 0 and 1, and of chunks 2 and 3, two pairs of the one that is odd or even as the lane
+    // Exchange with the neighbour: an odd lane gets two pairs each of chunks 1 and 3, an even lane of chunks 0 and 2.
     const unsigned low = __shfl_xor_sync(0xffffffffu, odd ? pair[0] : pair[1], 1);
     const unsigned high = __shfl_xor_sync(0xffffffffu, odd ? pair[2] : pair[3], 1);
     const uint2 first = odd ? make_uint2(low, pair[1]) : make_uint2(pair[0], low);
     const uint2 second = odd ? make_uint2(high, pair[3]) : make_uint2(pair[2], high);
-    // with the other half of the quad: the other two pairs of the one that is kept
+    // Exchange with the other half of the quad: a lane gets the other two pairs of the chunk that it keeps.
     const unsigned x = __shfl_xor_sync(0xffffffffu, upper ? first.x : second.x, 2);
     const unsigned y = __shfl_xor_sync(0xffffffffu, upper ? first.y : second.y, 2);
     return upper ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
@@ -768,11 +768,11 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
     return pack<true>(low, high);
 }
 
-// Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
+// Stores row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
 template <int DIM, int HALF, typename Columns>
 __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside,
                                              Columns columns) {
-    constexpr int COUNT = HALF / 4; // of chunks in a row
+    constexpr int COUNT = HALF / 4; // chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
         unsigned pair[4];
@@ -787,17 +787,17 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, in
     }
 }
 
-// The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
+// Stores the accumulators of a warp times a factor to rows row0 .. of a head, of which `count` exist.
 template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
     const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0;
-    // two elements are one store where every row begins at a multiple of two
+    // two elements go into one store if every row begins at a multiple of two
     const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
@@ -828,21 +828,21 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of all ones carries into the sign bit
     return (signs >> 15) * 0xffff;
 }
 
 // backward/repeat_rows.cuh
 
 // NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but in a product of tiles 0 * NaN and
-// 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
-// rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
-// and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
-// as those of wgmma do. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
+// 0 * infinity are NaN. So a warp whose sums are not all finite stores them, computes them again, and stores the results. It takes 16 rows
+// of the other side at a time, by mma.sync from global memory. It multiplies the finite elements of these rows, and the others where they
+// count. In Q and K the others never count: with them the score of a pair is not finite, so dS is NaN where it is not 0. Accumulators of
+// mma have the layout of those of wgmma. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
 
-// So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
+// Returns how many columns of a gradient are computed at a time: what a warp then holds must fit into the registers that its sums had.
 __device__ constexpr int columns_of_pass(int dim) {
     return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : dim % 16 == 0 ? 16 : 8;
 }
@@ -860,7 +860,7 @@ template <int COUNT> struct Strange {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Of sums (16, 2 COUNT), of which `rows` rows are there.
+// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
 template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
     const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
@@ -874,7 +874,7 @@ template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(cons
     return strange;
 }
 
-// Those of PASS columns from `column` on, a multiple of PASS.
+// Returns the bits of PASS columns from `column` on, a multiple of PASS.
 template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
     unsigned found = 0;
 #pragma unroll
@@ -883,7 +883,7 @@ template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pa
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// Are these sums NaN?
+// True if all sums that `strange` marks are NaN, in all lanes.
 template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
     bool all = true;
 #pragma unroll
@@ -892,7 +892,7 @@ template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[
     return __all_sync(0xffffffffu, all);
 }
 
-// Rows of a head. In place of a row that is not there the last one: it has no weight.
+// Rows of a head. The last row stands in for a row that does not exist: it has no weight.
 struct MemoryRows {
     const Input *first;
     long long stride;
@@ -901,13 +901,13 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which may lie anywhere.
+    // Two neighbouring elements, at any alignment.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16;
     }
 };
 
-// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
@@ -928,7 +928,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
     }
 }
 
-// sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
+// sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
@@ -937,7 +937,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     unsigned odd = 0;
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) {
-        unsigned b[2]; // of rows `row`, the next, and 8 further on
+        unsigned b[2]; // of two rows, and of the two that are 8 further on
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = other_row + lane % 4 * 2 + 8 * half, column = 8 * i + lane / 4;
@@ -950,7 +950,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     return __any_sync(0xffffffffu, odd != 0);
 }
 
-// sum (16, 2 COUNT) += weights (16, 16) times what is not finite of 16 rows, but for weights of 0.
+// sum (16, 2 COUNT) += weights (16, 16) times the elements of 16 rows that are not finite, without weights of 0.
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
@@ -976,13 +976,13 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
     }
 }
 
-// S -> P and dP -> dS, of 16 queries and 16 keys, keys down or queries down. One element at a time, the others move up, since masks and
-// scores may be long.
+// S -> P and dP -> dS, of 16 queries and 16 keys; rows are keys or queries. Processes one element at a time while the others move up,
+// since the code of masks and scores may be long.
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
-    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // of a thread
+    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll
     for (int i = 0; i < QUERIES; i++) {
@@ -1024,7 +1024,7 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // backward/repeat_keys.cuh
 
-// The weights of the pairs of 16 keys and 16 queries, P^T in s, and dS^T in d_weight where DK.
+// Computes the weights of the pairs of 16 keys and 16 queries: P^T in s and, if DK, dS^T in d_weight.
 template <bool DK>
 __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
                                                    const Where &at, int index, int query0, int key0) {
@@ -1036,8 +1036,8 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// Finds the next 16 queries, from query0 on, of which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if there
-// are none. query0 is a multiple of 16.
+// Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
+// there are none. query0 is a multiple of 16.
 __device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
@@ -1057,8 +1057,8 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
     return query0;
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: only
-// over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
+// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                                  int key0, int column, unsigned strange, bool some) {
@@ -1092,7 +1092,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     return false;
 }
 
-// First over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
+// Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                             int key0, int column, unsigned strange) {
@@ -1105,7 +1105,7 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
     return true;
 }
 
-// dK of 16 keys of a warp once more, to memory, where it was strange: of 2 COUNT columns, of which PASS are neighbours.
+// Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {
@@ -1121,7 +1121,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
     }
 }
 
-// dV of 16 keys of a warp once more, to memory, where it was strange.
+// Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {
@@ -1141,7 +1141,7 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
 
 // backward/shared_products.cuh
 
-// Products of which a warp has 32 rows, of tiles in shared memory.
+// Products of tiles in shared memory, of which a warp computes 32 rows.
 
 template <int TILES, int COUNT> __device__ __forceinline__ void clear(float (&sum)[TILES][COUNT]) {
 #pragma unroll
@@ -1151,8 +1151,8 @@ template <int TILES, int COUNT> __device__ __forceinline__ void clear(float (&su
             value = 0;
 }
 
-// sum (32, 16 COLUMNS) += a (32, 16 STEPS) b. load_a(a, step) loads operand a of a step, and load_b(b, step, n) operand b of 16 columns,
-// AHEAD products of 16 columns before it is wanted.
+// sum (32, 16 COLUMNS) += a (32, 16 STEPS) b. load_a(a, step) loads operand a of a step, and load_b(b, step, n) loads operand b of 16
+// columns, AHEAD products of 16 columns before its use.
 template <int STEPS, int COLUMNS, typename LoadA, typename LoadB>
 __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA load_a, LoadB load_b) {
     constexpr int AHEAD = 2, COUNT = STEPS * COLUMNS;
@@ -1178,7 +1178,7 @@ __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA lo
     }
 }
 
-// sum (32, 2 COUNT) = own other^T, of rows of 16 STEPS elements, from own_row and other_row on.
+// sum (32, 2 COUNT) = own other^T, for rows of 16 STEPS elements, from own_row and other_row on.
 template <int STEPS, int COUNT, int OWN_ROWS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], const Rows16<OWN_ROWS, WIDTH> &own, int own_row,
                                                      const Rows16<ROWS, WIDTH> &other, int other_row) {
@@ -1195,32 +1195,32 @@ __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], con
         [&](unsigned(&b)[4], int step, int n) { load_matrices_at(b, other.beyond(first_other, 16 * n, 2 * step)); });
 }
 
-// The columns of warp `part` of SHARERS that share a product: COLUMNS neighbours, where that is 16 times a power of two, or each SHARERS-th
-// 16. Either way no bit of a step's number is in the number of the first chunk (Rows16::beyond).
+// The columns of warp `part` among SHARERS warps that share a product: COLUMNS neighbours if COLUMNS is 16 times a power of two, otherwise
+// every SHARERS-th group of 16. Either way, no bit of a step's number is set in the number of the first chunk (Rows16::beyond).
 template <int SHARERS, int COLUMNS> struct Share {
     static constexpr int STEPS = COLUMNS / 16, STRIDE = (STEPS & (STEPS - 1)) == 0 ? 1 : SHARERS; // from step to step
     static_assert(STRIDE == 1 || (SHARERS & (SHARERS - 1)) == 0, "as said");
     static constexpr int NEIGHBOURS = STRIDE == 1 ? COLUMNS : 16;
     int part;
 
-    // Where the warp finds its first columns of 16 rows from `row` on, for operand b.
+    // Returns the address of the warp's first columns in 16 rows from `row` on, for operand b.
     template <int ROWS, int WIDTH> __device__ __forceinline__ SharedAddress address(const Rows16<ROWS, WIDTH> &tile, int row) const {
         const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
         return tile.address(row + lane % 16, column_of(0) / 8 + lane / 16);
     }
-    // Those of a step, `row` rows further down.
+    // Returns the address of the columns of a step, `row` rows further down.
     template <int ROWS, int WIDTH>
     static __device__ __forceinline__ SharedAddress beyond(const Rows16<ROWS, WIDTH> &tile, SharedAddress first, int row, int step) {
         return tile.beyond(first, row, 2 * STRIDE * step);
     }
-    // The first of the 8 columns that are the warp's chunk.
+    // Returns the first of the 8 columns of the warp's chunk.
     __device__ __forceinline__ int column_of(int chunk) const {
         return part * 16 * (STRIDE == 1 ? STEPS : 1) + chunk / 2 * 16 * STRIDE + chunk % 2 * 8;
     }
 };
 
-// sum (32, 2 COUNT) += a (32, K) b (K, 2 COUNT), both in shared memory: a from a_row and a_column on, TRANSPOSED as (K, 32); b from b_row
-// on, a share of its columns.
+// sum (32, 2 COUNT) += a (32, K) b (K, 2 COUNT), both in shared memory: a from a_row and a_column on, stored as (K, 32) if TRANSPOSED;
+// b from b_row on, in the columns of `share`.
 template <int K, bool TRANSPOSED, int SHARERS, int COUNT, int A_ROWS, int A_WIDTH, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], const Rows16<A_ROWS, A_WIDTH> &own, int a_row,
                                                       int a_column, const Rows16<ROWS, WIDTH> &other, int b_row,
@@ -1242,7 +1242,7 @@ __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], co
         [&](unsigned(&b)[4], int step, int n) { load_matrices_transposed(b, share.beyond(other, first_other, 16 * step, n)); });
 }
 
-// The same of a in registers, (32, 16 STEPS).
+// The same with a in registers, (32, 16 STEPS).
 template <int STEPS, int SHARERS, int COUNT, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_product_of_registers(float (&sum)[2][COUNT], const unsigned (&pairs)[2][STEPS][4],
                                                          const Rows16<ROWS, WIDTH> &other, int b_row,
@@ -1267,7 +1267,7 @@ __device__ __forceinline__ void pack_tile(unsigned (&pairs)[2][WARP_QUERIES / 16
             pairs[t][i / 4][i % 4] = pack<BFLOAT16>(value[t][2 * i], value[t][2 * i + 1]);
 }
 
-// To rows `row` on and columns `column` on of a tile.
+// Stores operands to a tile, from row `row` and column `column` on.
 template <int ROWS, int WIDTH>
 __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, int column, const unsigned (&pairs)[2][WARP_QUERIES / 16][4]) {
     const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
@@ -1281,7 +1281,7 @@ __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, i
 
 // backward/add_to_dq.cuh
 
-// Adds dQ of 32 queries from `query` on, and a share of the columns, to the sums. What a warp adds at a time are neighbours in memory.
+// Adds dQ of 32 queries from `query` on, and a share of the columns, to the sums. The elements that a warp adds at a time are contiguous.
 template <int SHARERS, int COUNT>
 __device__ __forceinline__ void add_to_dq(const attention_params &p, int index, int query, Share<SHARERS, 2 * COUNT> share,
                                           const float (&dq)[2][COUNT]) {
@@ -1300,8 +1300,8 @@ __device__ __forceinline__ void add_to_dq(const attention_params &p, int index, 
 
 // backward/load_statistics.cuh
 
-// The four numbers of a thread for 16 queries, [2 h + e]. An ldmatrix whose eight rows are one gives each lane a 4-byte word of
-// it for less than a vector load costs; row_place() says where they are.
+// Loads a thread's four numbers for 16 queries, [2 h + e]. An ldmatrix whose eight row addresses are equal gives each lane a 4-byte word
+// of that row and costs less than a vector load; row_place() gives the order of the numbers.
 __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddress at) {
     unsigned word[4];
     load_matrices_at(word, at + static_cast<unsigned>(threadIdx.x) % 32 / 8 * 16);
@@ -1312,8 +1312,8 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
 
 // backward/weigh_step.cuh
 
-// S^T and dP^T of a warp's 32 keys and WARP_QUERIES queries -> P^T and dS^T, in the accumulator layout of mma: element 8 j + 4 h + 2 r + e
-// of a thread is of row lane / 4 + 8 r, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
+// S^T and dP^T of a warp's 32 keys and WARP_QUERIES queries -> P^T and dS^T, in the accumulator layout of mma: element
+// 8 j + 4 h + 2 r + e of a thread is in row lane / 4 + 8 r, a key, and in column 16 j + 8 h + lane % 4 * 2 + e, a query.
 
 // P = e^(scale s - LSE)
 __device__ __forceinline__ void weigh_scores(float (&s)[2][WARP_QUERIES / 2], float scale, SharedAddress lse2) {
@@ -1344,7 +1344,7 @@ __device__ __forceinline__ void weigh_gradients(float (&d_weight)[2][WARP_QUERIE
     }
 }
 
-// Both are 0 of a pair that is not seen, whatever they were.
+// Sets both to 0 for pairs that are not seen, whatever they were.
 __device__ __forceinline__ void hide_pairs(float (&weight)[2][WARP_QUERIES / 2], float (&d_score)[2][WARP_QUERIES / 2],
                                            const attention_params &p, const Where &at, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;
@@ -1365,8 +1365,9 @@ __device__ __forceinline__ void hide_pairs(float (&weight)[2][WARP_QUERIES / 2],
 
 // --- dK, dV and dQ: keys down, queries across
 //
-// COLUMN_WARPS warps share 32 keys. Each forms S^T and dP^T of these keys and WARP_QUERIES queries; then dK and dV of the keys and its part
-// of the columns, for which it needs P^T and dS^T of the others; and for dQ, which needs dS^T of all, 32 queries and DQ_COLUMNS columns.
+// COLUMN_WARPS warps share 32 keys. Each computes S^T and dP^T of these keys and WARP_QUERIES queries. Then it computes dK and dV of the
+// keys and its part of the columns, for which it needs P^T and dS^T of the other warps. For dQ, which needs dS^T of all warps, it
+// computes 32 queries and DQ_COLUMNS columns.
 
 constexpr int WARP_COLUMNS = HEAD_DIM / COLUMN_WARPS, WARP_COLUMNS_V = HEAD_DIM_V / COLUMN_WARPS;
 constexpr int DQ_COLUMNS = HEAD_DIM / DQ_COLUMN_WARPS;
@@ -1383,9 +1384,9 @@ struct SharedKeys {
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
-// Found anew where they are wanted, since registers are full.
+// Recomputed at each use, since registers are full.
 struct WarpPlace {
-    int first, part; // the first of its keys; which part of queries and columns is the warp's
+    int first, part; // the warp's first key; the part of the queries and columns that belongs to the warp
 };
 __device__ __forceinline__ WarpPlace place_of_warp() {
     const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
@@ -1408,7 +1409,7 @@ __device__ __forceinline__ void copy_queries(const attention_backward_params &pa
                        (of_lse ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first + chunk, 16);
 }
 
-// This warp's part of dQ = dS K of a step, to the sums.
+// Adds this warp's part of dQ = dS K of a step to the sums.
 __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKeys &shared, const OtherTile &tile) {
     const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
     const int row = warp / DQ_COLUMN_WARPS * 32;
@@ -1419,7 +1420,7 @@ __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKe
     add_to_dq(p, tile.index, tile.first + row, share, dq);
 }
 
-// This warp's share of dK and dV, to memory. Sums that are not finite are formed once more.
+// Stores this warp's share of dK and dV. Sums that are not finite are computed again.
 __device__ __forceinline__ void store_gradients(const attention_backward_params &all, int kv_index, int key0,
                                                 const float (&dk)[2][WARP_COLUMNS / 2], const float (&dv)[2][WARP_COLUMNS_V / 2]) {
     const attention_backward_params &params = sequence_of(all, set_apart(kv_index) / all.forward.kv_heads);
@@ -1446,7 +1447,7 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
     if (!again)
         return;
 #pragma unroll 1
-    for (int t = 0; t < 2 && 16 * t < rows; t++) { // behind the stores: the sums are no longer in registers
+    for (int t = 0; t < 2 && 16 * t < rows; t++) { // after the stores: the sums are no longer in registers
         repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dk[0], share);
         repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dv[0], share_v);
         strange_dk[0] = strange_dk[1], strange_dv[0] = strange_dv[1];
@@ -1480,7 +1481,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 #pragma unroll 1
     while (tile.first >= 0) {
         copy_async_wait();
-        __syncthreads(); // the tile has come, and all warps are done with the one before
+        __syncthreads(); // the tile has arrived, and all warps have finished with the previous one
         const WarpPlace warp = place_of_warp();
         const int first = warp.first, part_query = warp.part * WARP_QUERIES; // the warp's first key and query
         const WarpShare share = {warp.part};
@@ -1499,8 +1500,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         store_tile(shared.d_s, first, part_query, d_s);
         add_product_of_registers(dv, weights, shared.d_o[stage], part_query, share_v);
         add_product_of_registers(dk, d_s, shared.q[stage], part_query, share);
-        __syncthreads(); // P and dS of all warps are there
-        add_dq(p, shared, tile); // first, for what it adds takes time to reach memory
+        __syncthreads(); // P and dS of all warps are in shared memory
+        add_dq(p, shared, tile); // first, since its additions take time to reach memory
 #pragma unroll
         for (int other = 1; other < COLUMN_WARPS; other++) {
             const int query = (warp.part ^ other) * WARP_QUERIES;
@@ -1509,7 +1510,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
         }
         tile = next_queries(p, walk);
         if (tile.first >= 0) {
-            __syncthreads(); // all warps are done with the one before
+            __syncthreads(); // all warps have finished with the previous tile
             copy_queries(params, shared, 0, tile);
         }
     }
@@ -1518,7 +1519,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 
 // backward/repeat_queries.cuh
 
-// dQ of 16 queries of a warp once more, to memory, where it was strange: dQ += dS K.
+// Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
@@ -1552,7 +1553,7 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 
 // backward/round_dq_launch.cuh
 
-// The sums of 64 queries, times the scale -> dQ.
+// Multiplies the sums of 64 queries by the scale and stores them as dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
     const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;

@@ -139,19 +139,19 @@ constexpr int D_O_STAGES = 2;
 constexpr int KEY_STAGES = 2;
 constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
-// The gradients of attention on Hopper, warp-specialised: in each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
-// consumers, warpgroups of 64 rows each, multiply them by wgmma.
-// Three more warps draw which pairs are dropped.
+// The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
+// consumer warpgroups of 64 rows each multiply them by wgmma.
+// Three more warps draw which pairs dropout keeps.
 //
-//     dK, dV    a persistent block takes BLOCK_N keys at a time and walks over STEP_M queries at a time, of all heads that share the keys
+//     dK, dV    a persistent block takes BLOCK_N keys at a time and loops over the queries of all heads that share them, STEP_M at a time
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
-//               Keys are rows, so that P^T and dS^T are operands in the registers where they come to be.
-//     dQ        dQ = dS K in the same loop, of dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
-//               which a last launch rounds.
+//               The rows are keys, so P^T and dS^T are operands in the registers where they are computed.
+//     dQ        dQ = dS K in the same loop, from dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
+//               which the last launch rounds.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -173,15 +173,15 @@ struct attention_params {
     float scale; /* S = scale * Q K^T */
 
     /* Which weights are dropped (fragment/dropout.cuh). */
-    const unsigned long long *dropout_state; /* seed and offset, in place of these two; null = these */
+    const unsigned long long *dropout_state; /* seed and offset that replace the next two; null = the next two hold */
     unsigned long long dropout_seed, dropout_offset;
     unsigned dropout_threshold; /* 2^16 times the probability, in the upper half */
-    float dropout_factor;       /* of the weights that are kept: 1 / (1 - probability) */
+    float dropout_factor;       /* of the kept weights: 1 / (1 - probability) */
 };
 
 // params/attention_backward.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_backward_params {
     const void *d_o;    /* (batch, heads, len_q, head_dim_v) */
@@ -201,37 +201,37 @@ struct attention_backward_params {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 
 // backward/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have one length, so the parameters of a kernel hold for each of them.
 __device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -246,7 +246,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -298,7 +298,7 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // backward/gradients.cuh
 
-// Where the tensors of one head begin that only the backward pass has, and O, which it reads.
+// Where the tensors of one head begin: those that only the backward pass has, and O, which it reads.
 struct HeadGradients {
     const Input *o, *d_o; // (len_q, head_dim_v)
     const float *d_lse;   // (len_q), or null
@@ -320,7 +320,7 @@ __device__ __forceinline__ HeadGradients gradients_at(const attention_backward_p
 }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -328,8 +328,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -341,28 +342,28 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// For a launch that needs nothing from the one ahead: it calls this first, and waits at its end. The launch ahead has called
-// launch_dependents() behind its own wait, so what it waited for can be seen.
+// For a launch that needs nothing from the previous one: it calls this first and waits at its end. The previous launch called
+// launch_dependents() after its own wait, so the data that it waited for is visible.
 __device__ __forceinline__ void grid_dependency_begun() {}
-// The launch behind this one may start, once every block has called it or has ended.
+// Lets the next launch start once every block has called this or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
 // backward/row_statistics_launch.cuh
 
-// Two numbers a query, at the beginning of the workspace: D = row sum of dO * O, less dLSE, which the derivative of the softmax
-// subtracts from every dP; and LSE for the base 2, +INFINITY of a query that sees no key, which makes every weight 0. Queries are
-// padded to whole steps by such that see no key.
+// Two numbers per query, at the start of the workspace: D = row sum of dO * O, minus dLSE, which the derivative of the softmax subtracts
+// from every dP; and LSE in base 2, +INFINITY for a query that sees no key, which makes every weight 0. Queries are padded to whole
+// steps with queries that see no key.
 
 __device__ __forceinline__ int padded_queries(const attention_params &p) {
     return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
@@ -378,8 +379,8 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 
-// Sums of dQ behind them: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four numbers at a
-// time. tile: the place of their first query in the rows above, / 64.
+// The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four
+// numbers at a time. tile: the place of their first query in the rows above, / 64.
 __device__ __forceinline__ int tile_of_query(const attention_params &p, int index, int query) {
     return index * (padded_queries(p) / 64) + query / 64;
 }
@@ -387,21 +388,21 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// Behind them, for each launch: the number of items that its blocks have taken.
+// After them, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
 
-// Where the numbers of a query are in these rows. 16 queries are in such an order that an ldmatrix, whose rows of 16 bytes go to four
-// lanes each, gives a lane those of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
+// Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
+// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
-// Eight elements, which TMA wants aligned.
+// Eight elements, which TMA requires to be aligned.
 __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
-// Eight lanes a row, 16 bytes at a time.
+// Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
@@ -446,14 +447,14 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // expression/formula.cuh
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+// index = batch * heads + head, in 32 bits where it fits: a 64-bit division is a function call.
 template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
@@ -465,20 +466,20 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int) { retur
 
 // backward/pairs_builtin.cuh
 
-// Which pairs of a query and a key count, for built-in masks.
+// Which (query, key) pairs are seen, for built-in masks.
 
 __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
     return key < keys_seen(p, query);
 }
 
-// Does every query from query0 on see every key from key0 on, so many of each?
+// True if each of the `queries` queries from query0 on sees each of the `keys` keys from key0 on.
 __device__ __forceinline__ bool all_pairs_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int keys) {
     if (query0 + queries > p.len_q || key0 + keys > p.len_kv)
         return false;
     return key0 + keys <= keys_seen(p, query0);
 }
 
-// Does one of them see one of those?
+// True if one of the `queries` queries from query0 on sees one of the keys from key0 on.
 __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const Where &, int query0, int queries, int key0, int) {
     const int last = min(query0 + queries, p.len_q) - 1;
     return key0 < keys_seen(p, last);
@@ -486,22 +487,22 @@ __device__ __forceinline__ bool some_pair_seen(const attention_params &p, const 
 
 // backward/pairs.cuh
 
-// Is there such a pair, and is it seen? Without a branch, so that what pairs of a tile read of a tensor is loaded at once.
+// True if the pair exists and is seen. There is no branch, so that what the pairs of a tile read from a tensor is loaded at once.
 __device__ __forceinline__ bool is_pair_seen(const attention_params &p, const Where &at, int query, int key) {
     return (query < p.len_q) & (key < p.len_kv) & sees_pair(p, at, min(query, p.len_q - 1), min(key, p.len_kv - 1));
 }
 
 // backward/other_tiles.cuh
 
-// Which tiles of the other side a block goes over: those of which some pair is seen. All threads ask together.
+// Which tiles of the other side a block loops over: those with a pair that is seen. All threads call these functions together.
 
 // A block's keys are divided into parts, and tiles are judged for each part.
 constexpr int KEY_PARTS = BLOCK_N / PART_KEYS;
 
 struct OtherTile {
     int index; // batch * heads + head
-    int first;      // query; negative when there is no further tile
-    unsigned whole; // a bit for each part of the keys: does every query of the tile see all of it?
+    int first;      // first query; negative if there is no further tile
+    unsigned whole; // one bit per part of the keys: set if every query of the tile sees all of it
 };
 
 // backward/other_tiles_builtin.cuh
@@ -573,19 +574,19 @@ __device__ __forceinline__ Dropout dropout_of(const attention_params &p, long lo
             make_uint2(static_cast<unsigned>(stream), static_cast<unsigned>(stream >> 32))};
 }
 
-// The numbers of eight weights: word i is for key j + 8 i, its lower half for query i, its upper half for query i + 8.
+// Returns the random numbers of eight weights: word w is for key j + 8 w, its lower half for query i, its upper half for query i + 8.
 __device__ __forceinline__ uint4 random_numbers(const Dropout &dropout, int query, int key) {
-    const unsigned i = query, j = key; // unsigned numbers are divided by a shift
+    const unsigned i = query, j = key; // unsigned, so that divisions are shifts
     return philox(make_uint4(j / 32 * 8 + j % 8, i / 16 * 8 + i % 8, dropout.stream.x, dropout.stream.y), dropout.key);
 }
 __device__ __forceinline__ unsigned word_of(const uint4 &numbers, int i) {
     return i == 0 ? numbers.x : i == 1 ? numbers.y : i == 2 ? numbers.z : numbers.w;
 }
 __device__ __forceinline__ bool is_kept(const Dropout &dropout, unsigned word, bool upper) {
-    return (upper ? word : word << 16) >= dropout.threshold; // whose lower half is 0
+    return (upper ? word : word << 16) >= dropout.threshold; // the lower half of the threshold is 0
 }
 
-// One weight by itself.
+// True if a single weight is kept.
 __device__ __forceinline__ bool keeps_pair(const Dropout &dropout, int query, int key) {
     return is_kept(dropout, word_of(random_numbers(dropout, query, key), key / 8 % 4), query / 8 % 2);
 }
@@ -596,7 +597,7 @@ __device__ __forceinline__ bool keeps_pair(const Dropout &dropout, int query, in
 
 // backward/weigh_tile.cuh
 
-// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is of
+// S and dP of a tile of pairs -> P and dS, in registers, in the accumulator layout of mma: element 4 j + 2 r + e of a thread is in
 // row lane / 4 + 8 r and column 8 j + lane % 4 * 2 + e of 16 rows.
 
 constexpr float LOG2_E = 1.44269504f;
@@ -605,10 +606,10 @@ constexpr float LOG2_E = 1.44269504f;
 
 struct PairWeight {
     float weight; // P = e^(f(scale s) - LSE)
-    float slope;  // P f'(scale s), by which dP - D is multiplied; 0 where the weight is, also if the derivative is infinite
+    float slope;  // P f'(scale s), the factor of dP - D; 0 where the weight is 0, even if the derivative is infinite
 };
 
-// Of a pair that is not seen both are 0. The query and the key exist all the same, since the score reads what belongs to them.
+// Returns 0 for both if the pair is not seen. The query and the key exist even then, since the score reads what belongs to them.
 template <typename Key>
 __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, const Where &at, int query, Key key, bool seen,
                                                   float lse2, float s) {
@@ -618,29 +619,29 @@ __device__ __forceinline__ PairWeight pair_weight(const attention_params &p, con
 
 // backward/store_rows.cuh
 
-// Which columns of a row the accumulators of a warp are: all of them, in order.
+// The columns of a row that the accumulators of a warp hold: all of them, in order.
 struct AllColumns {
     static __device__ __forceinline__ int column_of(int chunk) { return 8 * chunk; } // the first of a chunk's 8
 };
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
 }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -664,7 +665,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -677,16 +678,16 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 #endif
 
 // store/chunk_of_quad.cuh
-// In accumulators the four lanes of a row, a quad, hold a pair of 16-bit columns each of every chunk of 16 bytes. From its pairs of
-// four chunks each lane gets one whole chunk: that of its number in the quad. The warp must be converged.
+// In an accumulator, each of the four lanes of a row, a quad, holds a pair of 16-bit columns of every chunk of 16 bytes. Exchanges
+// the pairs of four chunks, so that each lane gets one whole chunk: the one with its number in the quad. The warp must be converged.
 __device__ __forceinline__ uint4 chunk_of_quad(const unsigned (&pair)[4]) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    // with the neighbour: of chunks 0 and 1, and of chunks 2 and 3, two pairs of the one that is odd or even as the lane
+    // Exchange with the neighbour: an odd lane gets two pairs each of chunks 1 and 3, an even lane of chunks 0 and 2.
     const unsigned low = __shfl_xor_sync(0xffffffffu, odd ? pair[0] : pair[1], 1);
     const unsigned high = __shfl_xor_sync(0xffffffffu, odd ? pair[2] : pair[3], 1);
     const uint2 first = odd ? make_uint2(low, pair[1]) : make_uint2(pair[0], low);
     const uint2 second = odd ? make_uint2(high, pair[3]) : make_uint2(pair[2], high);
-    // with the other half of the quad: the other two pairs of the one that is kept
+    // Exchange with the other half of the quad: a lane gets the other two pairs of the chunk that it keeps.
     const unsigned x = __shfl_xor_sync(0xffffffffu, upper ? first.x : second.x, 2);
     const unsigned y = __shfl_xor_sync(0xffffffffu, upper ? first.y : second.y, 2);
     return upper ? make_uint4(x, y, second.x, second.y) : make_uint4(first.x, first.y, x, y);
@@ -696,11 +697,11 @@ __device__ __forceinline__ unsigned pack_output(float low, float high) {
     return pack<true>(low, high);
 }
 
-// Row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
+// Stores row lane / 4 + 8 * r of the accumulators times a factor, 16 bytes at a time: each lane of the row stores every fourth chunk.
 template <int DIM, int HALF, typename Columns>
 __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, int lane, float factor, Output *to, bool inside,
                                              Columns columns) {
-    constexpr int COUNT = HALF / 4; // of chunks in a row
+    constexpr int COUNT = HALF / 4; // chunks in a row
 #pragma unroll
     for (int chunk = 0; chunk < COUNT; chunk += 4) {
         unsigned pair[4];
@@ -715,17 +716,17 @@ __device__ __forceinline__ void store_chunks(const float (&sum)[HALF], int r, in
     }
 }
 
-// The accumulators of a warp times a factor -> rows row0 .. of a head, of which `count` are there.
+// Stores the accumulators of a warp times a factor to rows row0 .. of a head, of which `count` exist.
 template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that nothing of it is kept where this stands in a loop
+    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
     const bool chunks = DIM % 8 == 0 && strides % 8 == 0 && address % 16 == 0;
-    // two elements are one store where every row begins at a multiple of two
+    // two elements go into one store if every row begins at a multiple of two
     const bool pairs = DIM % 2 == 0 && strides % 2 == 0 && address % (2 * sizeof(Output)) == 0;
 #pragma unroll
     for (int t = 0; t < TILES; t++)
@@ -756,21 +757,21 @@ __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], floa
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of all ones carries into the sign bit
     return (signs >> 15) * 0xffff;
 }
 
 // backward/repeat_rows.cuh
 
 // NaN and infinity in rows of Q, K and dO. A pair that is not seen has P = 0 and dS = 0, but in a product of tiles 0 * NaN and
-// 0 * infinity are NaN. So a warp whose sums were not all finite forms them once more when it has stored them, and stores them again: 16
-// rows of the other side at a time, by mma.sync from global memory, by what is finite of these rows, and by the rest where it counts. Of Q
-// and K nothing else counts, for with them the score of a pair is not finite, and so dS is NaN where it is not 0. Accumulators of mma lie
-// as those of wgmma do. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
+// 0 * infinity are NaN. So a warp whose sums are not all finite stores them, computes them again, and stores the results. It takes 16 rows
+// of the other side at a time, by mma.sync from global memory. It multiplies the finite elements of these rows, and the others where they
+// count. In Q and K the others never count: with them the score of a pair is not finite, so dS is NaN where it is not 0. Accumulators of
+// mma have the layout of those of wgmma. Once all sums that were not finite are NaN again, the warp stops: what it has stored is right.
 
-// So many columns of a gradient are formed at a time: what a warp holds meanwhile has to fit into the registers that its sums had.
+// Returns how many columns of a gradient are computed at a time: what a warp then holds must fit into the registers that its sums had.
 __device__ constexpr int columns_of_pass(int dim) {
     return dim % 64 == 0 ? 64 : dim % 32 == 0 ? 32 : dim % 16 == 0 ? 16 : 8;
 }
@@ -788,7 +789,7 @@ template <int COUNT> struct Strange {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Of sums (16, 2 COUNT), of which `rows` rows are there.
+// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
 template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
     const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
@@ -802,7 +803,7 @@ template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(cons
     return strange;
 }
 
-// Those of PASS columns from `column` on, a multiple of PASS.
+// Returns the bits of PASS columns from `column` on, a multiple of PASS.
 template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
     unsigned found = 0;
 #pragma unroll
@@ -811,7 +812,7 @@ template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pa
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// Are these sums NaN?
+// True if all sums that `strange` marks are NaN, in all lanes.
 template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
     bool all = true;
 #pragma unroll
@@ -820,7 +821,7 @@ template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[
     return __all_sync(0xffffffffu, all);
 }
 
-// Rows of a head. In place of a row that is not there the last one: it has no weight.
+// Rows of a head. The last row stands in for a row that does not exist: it has no weight.
 struct MemoryRows {
     const Input *first;
     long long stride;
@@ -829,13 +830,13 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which TMA wants aligned.
+    // Two neighbouring elements, which TMA requires to be aligned.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);
     }
 };
 
-// sum (16, 16) = own other^T, of rows `own_row` on and `other_row` on. Loads of AHEAD steps of 16 columns are under way at a time.
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
@@ -856,7 +857,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
     }
 }
 
-// sum (16, 2 COUNT) += weights (16, 16), which are rounded, times what is finite of 16 rows. True when something is not.
+// sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
@@ -865,7 +866,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     unsigned odd = 0;
 #pragma unroll
     for (int i = 0; i < COUNT / 4; i++) {
-        unsigned b[2]; // of rows `row`, the next, and 8 further on
+        unsigned b[2]; // of two rows, and of the two that are 8 further on
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = other_row + lane % 4 * 2 + 8 * half, column = 8 * i + lane / 4;
@@ -878,7 +879,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
     return __any_sync(0xffffffffu, odd != 0);
 }
 
-// sum (16, 2 COUNT) += weights (16, 16) times what is not finite of 16 rows, but for weights of 0.
+// sum (16, 2 COUNT) += weights (16, 16) times the elements of 16 rows that are not finite, without weights of 0.
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
@@ -904,13 +905,13 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
     }
 }
 
-// S -> P and dP -> dS, of 16 queries and 16 keys, keys down or queries down. One element at a time, the others move up, since masks and
-// scores may be long.
+// S -> P and dP -> dS, of 16 queries and 16 keys; rows are keys or queries. Processes one element at a time while the others move up,
+// since the code of masks and scores may be long.
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
-    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // of a thread
+    constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll
     for (int i = 0; i < QUERIES; i++) {
@@ -954,7 +955,7 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // backward/repeat_queries.cuh
 
-// dQ of 16 queries of a warp once more, to memory, where it was strange: dQ += dS K.
+// Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
 __device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
     __syncwarp(); // other lanes stored these elements the first time
@@ -988,7 +989,7 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 
 // backward/round_dq_launch.cuh
 
-// The sums of 64 queries, times the scale -> dQ.
+// Multiplies the sums of 64 queries by the scale and stores them as dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
@@ -1027,7 +1028,7 @@ struct attention_backward_tma_params {
 
 // target/sm_90a_async.cuh
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -1059,22 +1060,22 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -1084,7 +1085,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 
 // --- TMA: copies boxes between tensors in global memory and shared memory, in the 128-byte swizzle
 
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -1092,10 +1093,10 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -1106,7 +1107,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -1117,8 +1118,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
@@ -1129,12 +1130,12 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 // target/sm_90a_copies.cuh
 #ifndef ATTILE_HOST
 
-// --- cp.async: a thread copies 16 bytes to shared memory without registers
+// --- cp.async: a thread copies 16 bytes to shared memory without going through registers
 
 __device__ __forceinline__ void copy_piece(void *shared, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from) : "memory");
 }
-// Arrive when all earlier copies of this thread are complete.
+// Arrives when all earlier copies of this thread are complete.
 __device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
@@ -1151,8 +1152,8 @@ template <int SIZE> struct Ring {
 };
 
 // pipeline/release_by_thread.cuh
-// Consumers release a stage to its producer, one thread for the warpgroup, when the wgmmas of the warpgroup have read it. Electing a
-// lane of the first warp instead takes a shuffle, whose result comes late while products are under way.
+// Releases a stage to its producer when the wgmmas of the warpgroup have read it. One thread arrives for the warpgroup. Electing a lane
+// of the first warp instead would take a shuffle, whose result comes late while products are in flight.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (threadIdx.x % 128 == 0)
         barrier_arrive(empty);
@@ -1161,8 +1162,8 @@ __device__ __forceinline__ void release(Barrier *empty) {
 // target/sm_90a_products.cuh
 #ifndef ATTILE_HOST
 
-// --- wgmma, one step of 16 of the contracted dimension. Operand a is in shared memory (s) or registers (r), b in shared memory (s)
-// as (16, N), and its rows are the contracted dimension; or B_TRANSPOSED, as (N, 16). a is (64, 16); or A_TRANSPOSED, (16, 64).
+// --- wgmma, one step of 16 of the contracted dimension. Operand a is in shared memory (s) or registers (r), as (64, 16), or (16, 64)
+// if A_TRANSPOSED. b is in shared memory (s), as (16, N), its rows being the contracted dimension, or (N, 16) if B_TRANSPOSED.
 
 #define SUM_OF_64 "{" \
                  "%0, %1, %2, %3, " \
@@ -1213,8 +1214,8 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
 
 // backward/unit_products.cuh
 
-// The products of a warpgroup that owns 64 rows, by wgmma: issued, asynchronous. Tiles lie in panels of 64 columns, [panel][row][64],
-// 128 bytes a row. Distances in descriptors are in units of 16 bytes.
+// Products of a warpgroup that owns 64 rows, issued as asynchronous wgmma. Tiles are stored in panels of 64 columns, [panel][row][64],
+// 128 bytes per row. Distances in descriptors are in units of 16 bytes.
 
 constexpr int ROWS_OF_STEP = 16 * 128 / 16, COLUMNS_OF_STEP = 16 * 2 / 16;
 
@@ -1228,7 +1229,7 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[N / 2], unsigned long
                                                  other + step / 4 * (N * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
 }
 
-// sum (64, DIM) += weights (64, N) other (N, DIM), weights in the registers of their rows
+// sum (64, DIM) += weights (64, N) other (N, DIM), with weights in the registers of the threads that own their rows
 template <int DIM, int N>
 __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsigned (&weights)[N / 16][4], unsigned long long other) {
 #pragma unroll
@@ -1238,7 +1239,7 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
 
 // backward/order_of_tiles.cuh
 
-// Tiles of a head come one behind another, so that what they read stays in the L2 cache.
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
 struct TileOfHead {
     int head, tile;
 };
@@ -1247,7 +1248,7 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { ret
 
 // backward/own_sequence.cuh
 
-// Sequences of one length: what a kernel is told holds for the block's.
+// All sequences have one length, so the parameters of a kernel hold for the block's sequence.
 template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
     return all;
 }
@@ -1258,13 +1259,13 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 // Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
 // workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
-    int kv_index, key0; // batch * kv_heads + kv_head, the first key; key0 is negative when there are no more
+    int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp get it. Under a causal mask most queries see the first keys of a head.
+// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;;) {
@@ -1281,8 +1282,8 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
 
 // backward/load_statistics.cuh
 
-// The four numbers of a thread for 16 queries, [2 h + e]. An ldmatrix whose eight rows are one gives each lane a 4-byte word of
-// it for less than a vector load costs; row_place() says where they are.
+// Loads a thread's four numbers for 16 queries, [2 h + e]. An ldmatrix whose eight row addresses are equal gives each lane a 4-byte word
+// of that row and costs less than a vector load; row_place() gives the order of the numbers.
 __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddress at) {
     unsigned word[4];
     load_matrices_at(word, at + static_cast<unsigned>(threadIdx.x) % 32 / 8 * 16);
@@ -1293,10 +1294,10 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
 
 // backward/weigh_keys.cuh
 
-// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is of row
-// 16 w + lane / 4 + 8 r of its warp w, which is a key, and of column 16 j + 8 h + lane % 4 * 2 + e, which is a query.
+// S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is in row
+// 16 w + lane / 4 + 8 r, a key, where w is its warp, and in column 16 j + 8 h + lane % 4 * 2 + e, a query.
 
-// Values of the accumulator layout as operand a of a product.
+// Packs values in the accumulator layout into operand a of a product.
 __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++)
@@ -1305,7 +1306,7 @@ __device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], c
             pairs[j][i] = pack<BFLOAT16>(value[8 * j + 2 * i], value[8 * j + 2 * i + 1]);
 }
 
-// The same, 0 where bit i of `kept` is 0.
+// The same, with 0 where bit i of `kept` is 0.
 __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2], unsigned kept) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++)
@@ -1316,7 +1317,7 @@ __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], con
         }
 }
 
-// dP^T is multiplied by `factor` where bit i of `kept` is 1, else by 0.
+// Multiplies dP^T by `factor` where bit i of `kept` is 1, otherwise by 0.
 __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], unsigned kept, float factor) {
 #pragma unroll
     for (int i = 0; i < STEP_M / 2; i++)
@@ -1325,7 +1326,7 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
 
 // backward/weigh_keys_scaled.cuh
 
-// S^T -> P^T, which are the slopes too. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
+// S^T -> P^T, which is also the slopes. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
                                            SharedAddress lse2, int query0, int key0) {
@@ -1358,7 +1359,7 @@ __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16]
 #pragma unroll
         for (int i = 8 * j; i < 8 * j + 8; i++) {
             const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
-            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP is of a pair that is not seen
+            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP of an unseen pair is
         }
     }
     pack_values(d_s, d_weight);
@@ -1366,7 +1367,7 @@ __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16]
 
 // backward/repeat_keys.cuh
 
-// The weights of the pairs of 16 keys and 16 queries, P^T in s, and dS^T in d_weight where DK.
+// Computes the weights of the pairs of 16 keys and 16 queries: P^T in s and, if DK, dS^T in d_weight.
 template <bool DK>
 __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
                                                    const Where &at, int index, int query0, int key0) {
@@ -1378,8 +1379,8 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
     weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
 }
 
-// Finds the next 16 queries, from query0 on, of which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if there
-// are none. query0 is a multiple of 16.
+// Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
+// there are none. query0 is a multiple of 16.
 __device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
     const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
@@ -1399,8 +1400,8 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
     return query0;
 }
 
-// Columns `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or dV += P^T dO. `some`: only
-// over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
+// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                                  int key0, int column, unsigned strange, bool some) {
@@ -1434,7 +1435,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
     return false;
 }
 
-// First over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
+// Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
                                             int key0, int column, unsigned strange) {
@@ -1447,7 +1448,7 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
     return true;
 }
 
-// dK of 16 keys of a warp once more, to memory, where it was strange: of 2 COUNT columns, of which PASS are neighbours.
+// Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {
@@ -1463,7 +1464,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
     }
 }
 
-// dV of 16 keys of a warp once more, to memory, where it was strange.
+// Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
                                           const Strange<COUNT> &strange, Columns columns = {}) {
@@ -1484,11 +1485,11 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
-// A tile of the other side, as the producer found it.
+// A tile of the side that the block loops over, as the producer found it.
 struct Step {
-    int first; // its first query or key; negative behind the last step
-    unsigned whole; // a bit for each consumer: are all its pairs seen?
-    int late_sums; // the tile of dQ of the step before
+    int first; // first query or key of the tile; negative after the last step
+    unsigned whole; // one bit per consumer: set if all of its pairs are seen
+    int late_sums; // dQ tile of the previous step
 };
 
 // --- dK and dV: keys down, queries across
@@ -1500,7 +1501,7 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
-    unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // of each thread of a consumer
+    unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // one row per thread of a consumer
     Step step[STAGES];
     Item item[KEY_STAGES];
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
@@ -1510,7 +1511,7 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
 // backward/map_rows.cuh
 
-// Where a row of a sequence is in a tensor map, which is of all sequences.
+// Where a row of a sequence is in a tensor map, which covers all sequences.
 __device__ __forceinline__ int map_query(const attention_params &, int query) { return query; }
 __device__ __forceinline__ int map_key(const attention_params &, int key) { return key; }
 __device__ __forceinline__ int map_batch(int batch) { return batch; }
@@ -1536,15 +1537,15 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries, which marks the end of the
-// item. A lane copies 16 bytes of LSE or D for 64 queries.
+// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item.
+// Each lane copies 16 bytes of LSE or D per 64 queries.
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    int sums = -1;                   // of the step before
+    int sums = -1;                   // of the previous step
     QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
     bool last = false;
 #pragma unroll 1
@@ -1618,18 +1619,18 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 
 // backward/drawers.cuh
 
-// The warps of the producer's warpgroup that load nothing draw the random numbers, a step or two ahead of the consumers: these have
-// neither registers nor time for Philox.
+// The warps of the producer warpgroup that load nothing draw the random numbers, a step or two ahead of the consumers, which have
+// neither the registers nor the time for Philox.
 constexpr int DRAWERS = 3;
 
-// Bits of the pairs of two queries, i and i + 8, whose numbers are a word.
+// Returns the bits `first` and `second`, of the pairs of queries i and i + 8, whose random numbers are the halves of a word.
 __device__ __forceinline__ unsigned kept_bits(const Dropout &dropout, unsigned word, int first, int second) {
     return (is_kept(dropout, word, false) ? 1u << first : 0) | (is_kept(dropout, word, true) ? 1u << second : 0);
 }
 
 // backward/help_with_items.cuh
 
-// A warp that does not load does its `work` for every item of the block, and arrives when it is done with the item.
+// A warp that loads nothing does its `work` for every item of the block, and arrives when it has finished with the item.
 template <typename Work> __device__ __forceinline__ void help_with_items(SharedKeys &shared, Work work) {
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
@@ -1646,8 +1647,8 @@ template <typename Work> __device__ __forceinline__ void help_with_items(SharedK
 
 // backward/draw_queries.cuh
 
-// Which pairs of each tile of queries dropout keeps: bit i of a thread of a consumer for element i of its S^T. A call of Philox is
-// for 32 keys, which are rows of two warps.
+// Draws which pairs of each Q tile dropout keeps: bit i of a consumer thread is for element i of its S^T. A Philox call covers 32 keys,
+// which are rows of two warps.
 __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
     const int group = all.heads / all.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
@@ -1664,7 +1665,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
         for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
             const int query = tile.first + 32 * queries + lane % 4 * 2, key = item.key0 + 32 * keys + lane / 4;
-            unsigned first = 0, second = 0; // of the two warps
+            unsigned first = 0, second = 0; // bits of the two warps
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 const uint4 numbers = random_numbers(dropout, query + n / 2 * 16 + n % 2, key);
@@ -1682,7 +1683,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
     }
 }
 
-// The same of all items that the block takes.
+// Does the same for all items that the block takes.
 __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKeys &shared, int drawer) {
     Ring<STAGES> steps = {0};
     help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });
@@ -1690,8 +1691,8 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
 
 // backward/part_of_dq.cuh
 
-// dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers; issued. `d_s`, `k`: descriptors of dS^T (64 keys, 64 queries) and of
-// K (64 keys, DQ_COLUMNS) of consumer i.
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS^T (64 keys,
+// 64 queries) and of K (64 keys, DQ_COLUMNS) of consumer i.
 template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
 #pragma unroll
@@ -1707,11 +1708,11 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
 }
 
 // target/sm_90_sums.cuh
-// sm_90: sums in global memory of kernels for all targets from compute capability 9.0 on. The host device has its own bodies under these
-// names (runtime/host/device/).
+// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
+// under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// Four floats, each added by itself; `to` is a multiple of 16 bytes.
+// Adds four floats, each atomically by itself; `to` is aligned to 16 bytes.
 __device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
@@ -1723,11 +1724,11 @@ __device__ __forceinline__ void add_to_memory(float *to, float a, float b, float
 // A consumer's part of dQ = dS K: all columns of every second step, so that the consumers take turns.
 
 constexpr int D_S_READERS = 1;          // consumers that read a tile of dS
-constexpr int DQ_LATE = 0;              // dQ is multiplied so many steps late
+constexpr int DQ_LATE = 0;              // number of steps by which dQ is multiplied late
 constexpr int TO_NEXT_PANEL = 64 * 128; // bytes of a panel of K
 __device__ __forceinline__ int first_column(int) { return 0; }
 
-// dq (64 queries, DQ_COLUMNS), over the keys of all consumers.
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
@@ -1736,7 +1737,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
-// To the sums of the step's queries.
+// Adds the part to the sums of the step's queries.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
                                                 int, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
@@ -1749,27 +1750,27 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
 
 // backward/consume_queries.cuh
 
-// A consumer warpgroup: 64 keys of an item, and everything that it holds in registers.
+// A consumer warpgroup: 64 keys of an item, and everything that it keeps in registers.
 template <bool DK, bool DV> struct KeysConsumer {
     const attention_backward_params &params;
-    const attention_params &all; // sequences
+    const attention_params &all; // parameters of all sequences
     SharedKeys &shared;
-    int index; // which consumer of the block
+    int index; // number of the consumer in the block
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
-    bool whole;                   // does every query of the step see every key of this consumer?
-    bool whole_ahead, last_ahead; // the same of the awaited step; does it mark the end of the item?
-    int late_sums; // where the dQ that this step multiplies belongs, negative if nowhere; known once the next step is awaited
+    bool whole;                   // true if every query of the step sees every key of this consumer
+    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step marks the end of the item
+    int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
     float d_weight[STEP_M / 2]; // dP^T
-    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, operands
+    unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, as operands
     float dq[DQ_COLUMNS / 2]; // of this consumer's part, (64 queries, DQ_COLUMNS)
 
     __device__ __forceinline__ KeysConsumer(const attention_backward_params &params, SharedKeys &shared, int index)
         : params(params), all(params.forward), shared(shared), index(index), items{0}, ring{0} {}
 
-    // The next item. False when there is none.
+    // Takes the next item; false if there is none.
     __device__ __forceinline__ bool take() {
         barrier_wait(&shared.keys_full[items.stage()], items.parity());
 #pragma unroll
@@ -1780,49 +1781,49 @@ template <bool DK, bool DV> struct KeysConsumer {
             value = 0;
         wgmma_settle(dk[0]);
         wgmma_settle(dv[0]);
-        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote: item counts are uniform
+        return __any_sync(0xffffffffu, item().key0 >= 0); // a vote tells the compiler that item counts are uniform
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
-    // One thread releases a stage for its warpgroup. Products order that behind the reads of the other warps; where there are none
+    // One thread releases a stage for its warpgroup. Products order the release after the reads of the other warps; where there are none
     // between the two, the warps wait for each other.
     __device__ __forceinline__ void await_warps() { named_barrier_sync(3 + index, 128); }
 
-    // Release the step that marks the end of the item.
+    // Releases the step that marks the end of the item.
     __device__ __forceinline__ void pass_last_step() {
         await_warps();
         release_queries();
         release_d_o();
         ring.count++;
     }
-    // Release K and V of the item.
+    // Releases K and V of the item.
     __device__ __forceinline__ void release_item() {
         await_warps();
         release(&shared.keys_empty[items.stage()]);
         items.count++;
     }
 
-    // Which step, and which tile of dO: this one, or one further on.
+    // Return the step, and the position in the ring of dO, at distance `ahead` from the current step.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
     __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
-    // Which of this thread's pairs of a step dropout keeps.
+    // Returns which of this thread's pairs dropout keeps in the step at distance `ahead`.
     __device__ __forceinline__ unsigned kept_in_shared(int ahead) const {
         const Ring<KEPT_STAGES> bits = {ring.count + ahead};
         return *reinterpret_cast<const unsigned *>(shared.kept[bits.stage()][index][threadIdx.x % 128]);
     }
 
-    // Also reads what later code needs of the step: a load from shared memory is slow while products run.
+    // Waits for Q of a step. Also reads what later code needs from the step: a load from shared memory is slow while products run.
     __device__ __forceinline__ void await_queries(int ahead) {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
         whole_ahead = step(ahead).whole >> index & 1;
         last_ahead = step(ahead).first < 0;
         late_sums = step(ahead).late_sums;
     }
-    // The awaited step becomes the current one. False if it marks the end of the item. The branch is on a vote: this tells the compiler
+    // Makes the awaited step the current one; false if it marks the end of the item. The branch is on a vote, which tells the compiler
     // that step counts are uniform.
     __device__ __forceinline__ bool enter_step() {
         whole = whole_ahead;
@@ -1830,7 +1831,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void await_d_o(int ahead) { barrier_wait(&shared.d_o_full[d_o(ahead).stage()], d_o(ahead).parity()); }
 
-    // S^T (64 keys, STEP_M) = K Q^T of a step that is `ahead`; issued.
+    // Issues S^T (64 keys, STEP_M) = K Q^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
@@ -1839,7 +1840,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // P^T and slopes, from S^T.
+    // Computes P^T and the slopes from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
@@ -1859,7 +1860,7 @@ template <bool DK, bool DV> struct KeysConsumer {
                            lse2, query0, key);
     }
 
-    // dP^T (64 keys, STEP_M) = V dO^T of a step that is `ahead`; issued.
+    // Issues dP^T (64 keys, STEP_M) = V dO^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
@@ -1867,7 +1868,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dV (64 keys, dv) += P^T dO; issued.
+    // Issues dV (64 keys, dv) += P^T dO.
     __device__ __forceinline__ void add_dv() {
         pack_kept(weights, s, kept_in_shared(0));
         wgmma_fence();
@@ -1875,7 +1876,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dS^T, from dP^T and slopes.
+    // Computes dS^T from dP^T and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
@@ -1886,29 +1887,29 @@ template <bool DK, bool DV> struct KeysConsumer {
             weigh_key_gradients<true>(d_s, d_weight, s, dot);
     }
 
-    // dK (64 keys, d) += dS^T Q; issued.
+    // Issues dK (64 keys, d) += dS^T Q.
     __device__ __forceinline__ void add_dk() {
         wgmma_fence();
         add_weighted<HEAD_DIM, STEP_M>(dk[0], d_s, matrix_descriptor(shared.q[ring.stage()], STEP_M * 128));
         wgmma_commit();
     }
 
-    // Q and its statistics, which each warp reads for itself.
+    // Releases Q and its statistics, which each warp reads itself.
     __device__ __forceinline__ void release_queries() {
         release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
-    // Tiles of dS that this consumer has shared before this step: one a step, but for the last of each item.
+    // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
     __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
 
-    // dS^T to shared memory, (64 keys, STEP_M), where all consumers read it.
+    // Stores dS^T (64 keys, STEP_M) to shared memory, where all consumers read it.
     __device__ __forceinline__ void share() {
         const int count = shared_tiles(), buffer = count % 2;
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
-        const int chunk = set_apart(lane / 16 ^ lane % 8); // so that addresses of all chunks are not kept from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // where dQ is late, the first step releases buffer 1
+        const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -1919,12 +1920,12 @@ template <bool DK, bool DV> struct KeysConsumer {
             barrier_arrive(&shared.d_s_full[buffer]);
     }
 
-    // Does this consumer multiply dQ of this step? A vote, so that the compiler knows that the branch is uniform.
+    // True if this consumer multiplies dQ of this step. A vote, so that the compiler knows that the branch is uniform.
     __device__ __forceinline__ bool multiplies_dq() const {
         return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
     }
 
-    // This consumer's part of dQ = dS K over the keys of all consumers; issued.
+    // Issues this consumer's part of dQ = dS K over the keys of all consumers.
     __device__ __forceinline__ void multiply_dq() {
         const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
@@ -1933,7 +1934,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
-    // dQ, once it is there, to its sums.
+    // Takes dQ once it is complete, releases its dS tile, and sends dQ to its sums.
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
@@ -1941,7 +1942,7 @@ template <bool DK, bool DV> struct KeysConsumer {
             send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
     }
 
-    // dK and dV of the item, to memory.
+    // Stores dK and dV of the item to memory.
     __device__ __forceinline__ void store() const {
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
@@ -1963,7 +1964,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if constexpr (DV)
             store_rows<HEAD_DIM_V>(dv, factor_of_dv, own.dv, own.dv_batch_stride, own.dv_head_stride, own.dv_row_stride, batch,
                                    kv_head, row0, p.len_kv - row0);
-        // behind the stores: the sums are no longer in registers
+        // after the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
                 repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);
@@ -1975,8 +1976,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
 // backward/scores_ahead.cuh
 
-// The order of a consumer's steps: S^T of the next step is multiplied behind dK of this one, and nothing is in flight where the loop
-// closes.
+// Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
 // The consumers take turns with dQ, so that one multiplies it while the other computes exponentials.
 template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
     if constexpr (DK)
@@ -2008,7 +2008,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     wgmma_wait<DQ>();
     wgmma_settle(c.s);
     c.weigh(1);
-    c.await_d_o(1); // also keeps the assembler from waiting for dQ before
+    c.await_d_o(1); // also keeps the assembler from waiting for dQ earlier
     if constexpr (DQ) {
         wgmma_wait<0>();
         c.take_dq();
@@ -2043,8 +2043,8 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS);
     }
     for (int stage = 0; stage < STAGES; stage++) {
-        // the bytes of Q, the lanes that copy statistics
-        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // and the warps that draw
+        // arrivals: one for the bytes of Q, one for each lane that copies statistics
+        barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // plus the warps that draw
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {
@@ -2058,7 +2058,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init_fence();
 }
 
-// dK, dV, or both, of all items that the block takes.
+// Computes dK, dV, or both for all items that the block takes.
 template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(const attention_backward_tma_params &params) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
@@ -2066,7 +2066,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if constexpr (DV)
         grid_dependency_wait();
     else
-        grid_dependency_begun(); // the launch of dV, from which dK needs nothing
+        grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {

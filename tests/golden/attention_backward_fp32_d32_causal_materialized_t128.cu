@@ -50,17 +50,17 @@ constexpr int HEAD_DIM = 32;
 constexpr int HEAD_DIM_V = 32;
 constexpr int THREADS = 128;
 
-// The gradients of attention by the definition, with P and dS of all pairs of a query and a key in global memory:
+// The gradients of attention by definition, with P and dS of all (query, key) pairs in global memory:
 //
-//     D  = row sum of dO * O, less dLSE
+//     D  = row sum of dO * O, minus dLSE
 //     P  = e^(f(scale Q K^T) - LSE),  dP = dO V^T,  dS = P * (dP - D) * f'(scale Q K^T)
 //     dQ = scale dS K,  dK = scale dS^T Q,  dV = P^T dO
 //
-// f is the score. dK and dV are summed over the query heads that share a K/V head. Every sum has one thread and one order.
+// f is the score. dK and dV are summed over the query heads that share a K/V head. One thread computes each sum, in a fixed order.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -84,7 +84,7 @@ struct attention_params {
 
 // params/attention_backward.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_backward_params {
     const void *d_o;    /* (batch, heads, len_q, head_dim_v) */
@@ -104,20 +104,20 @@ struct attention_backward_params {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 
 // backward/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have one length, so the parameters of a kernel hold for each of them.
 __device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
 
-// Queries of a head that the workspace has room for.
+// Returns how many queries of a head the workspace has room for.
 __device__ __forceinline__ int most_queries(const attention_params &p) { return p.len_q; }
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
@@ -163,7 +163,7 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // backward/gradients.cuh
 
-// Where the tensors of one head begin that only the backward pass has, and O, which it reads.
+// Where the tensors of one head begin: those that only the backward pass has, and O, which it reads.
 struct HeadGradients {
     const Input *o, *d_o; // (len_q, head_dim_v)
     const float *d_lse;   // (len_q), or null
@@ -185,7 +185,7 @@ __device__ __forceinline__ HeadGradients gradients_at(const attention_backward_p
 }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -193,8 +193,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -207,17 +208,17 @@ template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { retur
 
 // backward/row_dots_launch.cuh
 
-// D = row sum of dO * O, less dLSE: one number a query, at the beginning of the workspace. The row sum is that of P * dP, which
+// D = row sum of dO * O, minus dLSE: one number per query, at the start of the workspace. The row sum equals that of P * dP, which
 // the derivative of the softmax subtracts from every dP.
 
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
     return static_cast<float *>(p.workspace) + index * most_queries(p);
 }
 
-// One warp a row.
+// One warp per row.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_dots(const __grid_constant__ attention_backward_params all) {
-    const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * 4 + threadIdx.x / 32; // index of (batch, head, query)
     if (row >= static_cast<long long>(all.forward.batch) * all.forward.heads * all.forward.len_q)
         return;
     const long long index = row / all.forward.len_q, query = row % all.forward.len_q;
@@ -235,30 +236,29 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // expression/formula.cuh
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+// index = batch * heads + head, in 32 bits where it fits: a 64-bit division is a function call.
 template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // backward/pairs_builtin.cuh
 
-// Which pairs of a query and a key count, for built-in masks.
+// Which (query, key) pairs are seen, for built-in masks.
 
 __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where &, int query, int key) {
     return key < keys_seen(p, query);
@@ -269,12 +269,12 @@ __device__ __forceinline__ bool sees_pair(const attention_params &p, const Where
 // One query and one key.
 
 struct PairGradient {
-    float weight;     // P, as dropout leaves it
-    float d_s;        // dS, by the scaled product
+    float weight;     // P, after dropout
+    float d_s;        // dS, the gradient with respect to the scaled product
 };
 
-// P = e^(f(s) - LSE) and dS = P (dP - D) f'(s), of a scaled product s and a key that the query sees. A weight of 0 has no
-// gradient, wherever the derivative is infinite.
+// Computes P = e^(f(s) - LSE) and dS = P (dP - D) f'(s) from the scaled product s of the query and a key that it sees. A weight of 0 has
+// no gradient, even where the derivative is infinite.
 __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p, const Where &at, int query, int key, float s,
                                                       float d_weight, float lse, float dot) {
     float score = s;
@@ -287,7 +287,7 @@ __device__ __forceinline__ PairGradient pair_gradient(const attention_params &p,
     return pair;
 }
 
-// Row (batch, head, query) of P and of dS: len_kv numbers each.
+// Return row (batch, head, query) of P and of dS: len_kv numbers each.
 __device__ __forceinline__ float *weights_of(const attention_params &p, long long row) {
     const long long indices = static_cast<long long>(p.batch) * p.heads;
     return row_dots(p, indices) + row * p.len_kv;
@@ -303,7 +303,7 @@ template <int COLUMNS> __device__ __forceinline__ float row_product(const Input 
     return sum;
 }
 
-// P and dS of a query; one block a row, one thread a key. What the query does not see is never read.
+// Computes P and dS of a query; one block per row, one thread per key. Keys and values that the query does not see are never read.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_pairs(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;
@@ -324,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
 }
 
-// dQ = scale dS K of a query; one block a row, one thread a column.
+// Computes dQ = scale dS K of a query; one block per row, one thread per column.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dq(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;
@@ -342,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// dK = scale dS^T Q and dV = P^T dO of a key, over the heads that share it; one block a row, one thread a column.
+// Computes dK = scale dS^T Q and dV = P^T dO of a key, over the heads that share it; one block per row, one thread per column.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attention_dk_dv(const __grid_constant__ attention_backward_params params) {
     const attention_params &p = params.forward;

@@ -189,7 +189,7 @@ constexpr int SLACK = 16;
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -226,28 +226,28 @@ struct attention_tma_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -262,21 +262,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -303,13 +303,13 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
 // sum (16, 8) += a (16, 16) b (16, 8)
 template <bool OF_BFLOAT16>
@@ -327,7 +327,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -341,7 +341,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // target/sm_90a_async.cuh
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -376,22 +376,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -404,7 +404,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -412,7 +412,7 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
+// Stores shared memory to the box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -420,12 +420,12 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Wait until all stores of this thread have read their shared memory.
+// Waits until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -436,7 +436,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -447,8 +447,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
@@ -457,14 +457,14 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 #endif
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 #endif
@@ -480,7 +480,7 @@ template <int SIZE> struct Ring {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
@@ -506,10 +506,10 @@ __device__ __forceinline__ int queries_of_unit(const attention_params &) { retur
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
@@ -520,7 +520,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // pipeline/release.cuh
-// Consumers release a stage to its producer, one warp for the warpgroup, when the wgmmas of the warpgroup have read it.
+// Releases a stage to its producer when the wgmmas of the warpgroup have read it. One warp arrives for the warpgroup.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
@@ -532,7 +532,7 @@ __device__ __forceinline__ void release(Barrier *empty) {
 __device__ __forceinline__ int worker() { return blockIdx.x; }
 __device__ __forceinline__ int workers() { return gridDim.x; }
 
-// All threads that work on a Q tile wait for each other.
+// Synchronises all threads that work on a Q tile.
 __device__ __forceinline__ void sync_blocks() {
     __syncthreads();
 }
@@ -540,28 +540,28 @@ __device__ __forceinline__ void sync_blocks() {
 // The unit of a Q tile that a consumer computes.
 __device__ __forceinline__ int unit_of(int consumer) { return consumer; }
 
-// Load one panel of a K/V tile.
+// Loads one panel of a K/V tile.
 template <int ROWS>
 __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
                                            int key, const Tile &tile) {
     tma_load(to, &map, full, column, key, tile.kv_head, tile.batch);
 }
 
-// Release a stage of K or V to the producer: one warp for the warpgroup, when its wgmmas have read the stage.
+// Releases a stage of K or V to the producer. One warp does so for the warpgroup, once its wgmmas have read the stage.
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/place.cuh
-// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
-// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+// The order of the work items of some heads, all with the same number of items. Blocks start in the order of their
+// index, each as soon as an SM is free. So the order decides which items share the L2 cache, and which run last.
 struct Place {
-    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // head over all batches, among those with Q tiles of their own; order: 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
 
 // work/order_sections.cuh
 
-// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
+// A section has as many heads as fit half of L2 with their K and V. It holds all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -572,24 +572,23 @@ __device__ __forceinline__ Place place_of(const attention_params &p, unsigned he
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // walk/builtin.cuh
 
-// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
-// that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, so masked tiles come first. A Q tile visits at least
+// one, so that every Q tile runs the same code.
 struct KeyWalk {
     int left;     // tiles left
-    int unmasked; // all queries see all of the tiles below
+    int unmasked; // all queries see all keys of the tiles below this one
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
+// Returns one past the last key that any query below `query_end` sees; `query_end` may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
@@ -617,12 +616,12 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
-// The walk of a unit of the Q tile that was handed out last. There may be none: its walk is computed all the same, without a branch.
+// Computes the walk of a unit of the Q tile that was handed out last. If there is none, the walk is computed anyway, without a branch.
 __device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     walk = walk_of_unit(p, tile, unit);
 }
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
@@ -630,27 +629,27 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 }
 
 // work/tiles_of_head.cuh
-// The Q tiles of a head: of those heads that tiles are counted by (tile_heads).
+// Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
     return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
 }
 
 // work/pairs_then_tiles.cuh
 
-// Under a causal mask the Q tiles of a head need unlike numbers of K/V tiles. Most heads come in pairs of tiles, the one with the most
-// keys left and the one with the fewest: all pairs cost the same. In the last round some blocks would have no pair, and idle. So the
-// tiles of the heads of the last rounds come one by one, heaviest first, every other round backwards: then all blocks end within
-// about one short tile of each other.
+// Under a causal mask, the Q tiles of a head need different numbers of K/V tiles. The tiles of most heads are dealt
+// out in pairs, the one with the most keys left and the one with the fewest, so all pairs cost the same. In the last
+// round, some blocks would have no pair and would idle. So the tiles of the heads of the last rounds are dealt out one
+// by one, heaviest first, every other round backwards: then all blocks end within about one short tile of each other.
 
-constexpr unsigned ROUNDS_OF_TILES = 2; // of the full rounds of pairs, beside the one that is not full
+constexpr unsigned ROUNDS_OF_TILES = 2; // full rounds of pairs that come as single tiles, besides the round that is not full
 constexpr float L2_BYTES = 48 << 20;
 
 __device__ __forceinline__ int pairs_of_head(const attention_params &p) {
     return (tiles_of_head(p) + 1) / 2;
 }
 
-// How many heads come in pairs, the first ones: all of them, too, where K and V of the others would not fit the L2, since blocks that go
-// heaviest first read them in every round.
+// Returns how many heads, the first ones, come in pairs. It is all of them, too, if K and V of the others would not
+// fit L2, since blocks that go heaviest first read them in every round.
 __device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
     const unsigned pairs = pairs_of_head(p), heads = all_heads(p), blocks = workers(), rounds = pairs * heads / blocks;
     const unsigned paired = (max(rounds, ROUNDS_OF_TILES) - ROUNDS_OF_TILES) * blocks / max(pairs, 1);
@@ -662,9 +661,9 @@ __device__ __forceinline__ unsigned heads_in_pairs(const attention_params &p) {
 // The items of this block: pairs first, then single tiles or parts of tiles.
 struct TileQueue {
     int paired;      // how many heads come in pairs
-    int pair, pairs; // the next one, and how many there are for all blocks
-    bool second;     // of the next pair
-    int item, items; // the next one behind the pairs, and how many there are for all blocks
+    int pair, pairs; // next pair; number of pairs of all blocks
+    bool second;     // the next tile is the second of its pair
+    int item, items; // next item after the pairs; number of items of all blocks
     int step;        // to this block's next item
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
@@ -674,8 +673,8 @@ struct TileQueue {
     }
 };
 
-// The pairs of `paired` heads and then `items`, both dealt out in rounds, of which every other one of items goes backwards. The first items
-// go to the blocks that have no pair in the last round.
+// Returns the queue of the pairs of `paired` heads and then `items` items. Both are dealt out in rounds, and every
+// other round of items goes backwards. The first items go to the blocks that have no pair in the last round.
 __device__ __forceinline__ TileQueue queue_of(const attention_params &p, int paired, int items) {
     const unsigned blocks = workers(), pairs = pairs_of_head(p) * paired, last = pairs % blocks;
     const int place = worker() - last + (worker() < last ? blocks : 0);
@@ -687,7 +686,7 @@ __device__ __forceinline__ TileQueue pairs_then_tiles(const attention_params &p)
     return queue_of(p, paired, tiles_of_head(p) * (all_heads(p) - paired));
 }
 
-// Take a tile of the pair at the front off the queue.
+// Takes the next tile of the pair at the front of the queue.
 __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQueue &queue) {
     const Place place = place_of(p, queue.paired, pairs_of_head(p), queue.pair);
     const int light = place.order, heavy = tiles_of_head(p) - 1 - light, tile = queue.second ? light : heavy;
@@ -697,7 +696,7 @@ __device__ __forceinline__ Tile next_of_pairs(const attention_params &p, TileQue
     return tile_of(p, place.head, tile);
 }
 
-// The tile of an item, where items are tiles.
+// Returns the tile of an item, where items are tiles.
 __device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, const TileQueue &queue) {
     const unsigned heads = all_heads(p) - queue.paired, item = queue.item;
     return tile_of(p, queue.paired + item % heads, tiles_of_head(p) - 1 - item / heads);
@@ -707,7 +706,7 @@ __device__ __forceinline__ Tile tile_behind_pairs(const attention_params &p, con
 
 __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) { return pairs_then_tiles(p); }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.pair < queue.pairs)
         return next_of_pairs(p, queue);
@@ -731,13 +730,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// Hand a Q tile to the other roles, through shared memory.
+// Hands a Q tile to the other roles through shared memory.
 __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
     shared.tile[ring.stage()] = tile;
     barrier_arrive(&shared.tile_full[ring.stage()]);
 }
 
-// The next Q tile that was handed out.
+// Waits for the next Q tile that is handed out, and returns it.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -750,7 +749,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// O is in the buffer where Q was.
+// Stores O of a consumer by TMA, from the buffer that held its Q.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -768,8 +767,8 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
-// buffers of Q: so that O of the last tiles is stored.
+// The first tile of the block has been handed out; `queue` holds the others. After the last tile come as many empty
+// tiles as there are Q buffers, so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -799,7 +798,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 
 // load/tiles_of_keys.cuh
 
-// One thread loads K, another one V: each has one tensor and one ring of stages.
+// One thread loads K, another loads V. Each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
@@ -827,10 +826,10 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_scores.cuh
 
-// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// S on the tensor cores: each wgmma wrapper covers all k steps of its product.
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+// all STEPS of 16 of the contracted dimension: a statement names all accumulators, and compilers are slow on such statements.
 #ifndef ATTILE_HOST
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
@@ -853,7 +852,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_ss_nt.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -920,12 +919,12 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 
 // fragment/q_shared.cuh
 
-// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
+// Q (64, d) of a unit as an operand of S = Q K^T: in shared memory, where TMA has loaded it.
 struct Queries {
     unsigned long long first; // matrix descriptor of the first buffer of Q
 };
 
-// S (64, BLOCK_N) = Q K^T; issued, asynchronous.
+// Issues S (64, BLOCK_N) = Q K^T; asynchronous.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
@@ -954,7 +953,7 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
 
 // target/wgmma_rs_nn.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -1031,12 +1030,12 @@ __device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
 
 // fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
@@ -1048,14 +1047,14 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
+// Issues O (64, HEAD_DIM_V) += P V with P in registers; asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
 
 // fragment/seen_keys.cuh
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -1071,7 +1070,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll
@@ -1095,14 +1094,14 @@ struct Unit {
     int lane;  // of this thread in its warp
     Tile tile;
 
-    // This thread's first row. Needed once a Q tile, so no register keeps it.
+    // This thread's first row. It is needed once per Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
 // fragment/mask_builtin.cuh
 
-// The mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
+// Returns the mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
@@ -1115,16 +1114,16 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
 
 // fragment/softmax_rows.cuh
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// The online softmax on accumulators of wgmma. An accumulator is (64, N) over the 128 threads of a warpgroup. Thread t holds
+// columns 8 i + 2 (t % 4) and the next: of row 16 (t / 32) + t % 32 / 4 in elements 4 i and 4 i + 1, and of the row 8 further
+// down in elements 4 i + 2 and 4 i + 3.
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1137,12 +1136,12 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
-// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+// True if some row of the warp has an m c beyond 4096. Up to there, rounding changes m c by 2^-13 at most.
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// The maximum over the four lanes of a row.
+// Replaces x by its maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1164,7 +1163,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     rows.far = is_far(rows, c);
 }
 
-// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
+// True if some row of the warp has no m yet: no key, or only scores of -INFINITY.
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
@@ -1179,7 +1178,7 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // fragment/softmax_products.cuh
 
-// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: the exponents of 2 are (s - m) c.
 
 // Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
 template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
@@ -1199,7 +1198,8 @@ template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[
     }
 }
 
-// The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
+// Sets `shift`, the summand that subtracts m c from s c. Where m c is `far` from 0, subtracts m from s itself instead, since rounding
+// would change P.
 template <int SIZE>
 __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
@@ -1212,7 +1212,7 @@ __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, flo
     }
 }
 
-// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
+// P: s = 2^((s - m) c), with one FMA and one ex2 per element. Also computes this thread's row sums.
 template <int SIZE>
 __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
@@ -1230,7 +1230,7 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 }
 
 // pipeline/turns_pingpong.cuh
-// Two consumers multiply by turns: the softmax of one runs beside the products of the other.
+// Two consumers multiply in turn: the softmax of one overlaps the products of the other.
 
 __device__ __forceinline__ void take_turn(int consumer) {
     named_barrier_sync(1 + consumer, 256);
@@ -1239,7 +1239,7 @@ __device__ __forceinline__ void pass_turn(int consumer) {
     named_barrier_arrive(2 - consumer, 256);
 }
 
-// Before the first turn and after the last one.
+// Called before the first turn and after the last one.
 __device__ __forceinline__ void begin_turns(int consumer) {
     if (consumer == 1)
         named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
@@ -1251,13 +1251,13 @@ __device__ __forceinline__ void end_turns(int consumer) {
 
 // fragment/raises.cuh
 
-// How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
+// How often m has been raised lately: each raise adds 4, and each K/V tile since the last raise subtracts 1, down to 0.
 struct Raises {
     int count = 0;
-    int step = 0; // the K/V tile of the last one
+    int step = 0; // the K/V tile of the last raise
 
-    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
-    // outgrow m in more than a quarter of the tiles.
+    // From this count on, the maximum of every tile is computed. That takes a quarter of the time of raising m afterwards, so it pays
+    // once scores outgrow m in more than a quarter of the tiles.
     static constexpr int MANY = 12;
     __device__ __forceinline__ bool are_many() const { return count >= MANY; }
     __device__ __forceinline__ void add(int now) {
@@ -1269,7 +1269,7 @@ struct Raises {
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -1278,7 +1278,7 @@ struct UnitRows {
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
     Raises raises;     // of m
-    bool unsure;       // P of this tile is of an m that may be too small
+    bool unsure;       // P of this tile uses an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of P of this tile
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
@@ -1286,12 +1286,12 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
@@ -1322,7 +1322,7 @@ struct UnitRows {
 // pipeline/consumer.cuh
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+// memory, and about 32 more registers per thread, which a requirement of the template counts.
 struct Consumer : UnitRows {
     int index;               // of this consumer in its block
     unsigned long long k, v; // matrix descriptors of stage 0
@@ -1341,7 +1341,7 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The Q tile that is handed out next.
+    // Receives the Q tile that is handed out next.
     __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -1369,7 +1369,7 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // S of this K/V tile is final: release K, and after the last tile Q.
+    // Called when S of this K/V tile is final: releases K, and after the last tile also Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
     }
@@ -1380,9 +1380,9 @@ struct Consumer : UnitRows {
 };
 
 // pipeline/take_all_keys.cuh
-// A consumer goes over all K/V tiles of its Q tile, also those that only the other one sees: they take turns.
+// A consumer visits all K/V tiles of its Q tile, even those that only the other consumer sees, because the two take turns.
 
-// Take the next Q tile. False when there is none.
+// Takes the next Q tile. False if there is none.
 __device__ __forceinline__ bool take(Consumer &c) {
     const Tile tile = c.receive();
     c.begin_tile(tile);
@@ -1392,7 +1392,7 @@ __device__ __forceinline__ bool take_and_skip(Consumer &c) { return take(c); }
 
 // fragment/negate_queries.cuh
 
-// For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
+// Negates Q for scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
 __device__ __forceinline__ void negate_queries(Consumer &c) {
     unsigned *pairs = reinterpret_cast<unsigned *>(c.shared.q[c.queries.stage()][c.index]);
 #pragma unroll 4
@@ -1436,26 +1436,26 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int stage, int line, int column, float low,
                                            float high) {
     *reinterpret_cast<unsigned *>(&c.shared.q[stage][c.index][column / 64][line][(column / 8 ^ line) % 8 * 8 + column % 8]) =
         pack<BFLOAT16_OUT>(low, high);
 }
 
-// The rows are in the buffer, as far as this thread is concerned.
+// Hands over the buffer, once this thread's rows are in it.
 __device__ __forceinline__ void hand_over_rows(const Consumer &c, int stage) {
     fence_async();
     barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+// Loads two neighbouring 16-bit elements from `at`, which points to an even column of a row of COLUMNS.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
     return *reinterpret_cast<const unsigned *>(at);
 }
 
-// WIDTH of them, 2, 4 or 8, `at` a multiple of WIDTH that is less than COLUMNS, by one load.
+// Loads WIDTH elements, 2, 4 or 8, with one load. Their column is a multiple of WIDTH and less than COLUMNS.
 template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int) {
     if constexpr (WIDTH == 8) {
         const uint4 x = *reinterpret_cast<const uint4 *>(at);
@@ -1469,15 +1469,15 @@ template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(u
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of all ones carries into the sign bit
     return (signs >> 15) * 0xffff;
 }
 
 // fragment/values_want_care.cuh
 
-// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+// True if an element of V of the keys first .. end - 1 is not finite. Each lane checks 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
@@ -1495,17 +1495,17 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
 
-// Is an element of V not finite in a K/V tile that some row of the warp sees only in part?
+// True if an element of V is not finite in a K/V tile that some row of the warp sees only in part.
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 16;
-    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see those before
+    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see the keys before
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
 // fragment/query_in_memory.cuh
 
-// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
-// the last one: its scores are not stored.
+// A row of Q in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does not
+// exist: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
@@ -1515,8 +1515,8 @@ __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int ro
 
 // fragment/keys_in_memory.cuh
 
-// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
-// there, the last one: its scores are masked.
+// Rows of K and V in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does
+// not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1530,7 +1530,7 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 
 // fragment/repeat_pass.cuh
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+// Columns of O per pass, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 constexpr int PASS = HEAD_DIM_V > 64 ? 64 : 32;
 constexpr bool VALUES_AHEAD = true;
 
@@ -1547,9 +1547,9 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
+// global memory. m and l are correct, so they stay.
 
-// Is an element of O not finite in this thread's row r?
+// True if some element of O in this thread's row r is not finite.
 __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
     bool strange = false;
 #pragma unroll
@@ -1563,7 +1563,7 @@ __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int
     return strange;
 }
 
-// Is one of the warp's rows of O not finite, though its sum is?
+// True if one of the warp's rows of O is not finite although its l is.
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -1577,7 +1577,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+// Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
 struct StrangeColumns {
     unsigned words[2];
 };
@@ -1594,7 +1594,7 @@ __device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUM
     return strange;
 }
 
-// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+// Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
 __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
@@ -1612,8 +1612,8 @@ struct WalkedTile {
     bool whole; // all rows of the unit see all its keys
 };
 
-// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+// Moves to the next K/V tile of a walk. False if there are no more. The code that follows branches on the result of a reduction, which the
+// compiler knows to be the same in all lanes. Otherwise wgmma descriptors would leave uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
@@ -1621,13 +1621,13 @@ __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, Wa
     return code >= 0;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit visits.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
     WalkedTile tile;
-    int first, end; // no row sees a key outside
-    int key0;       // of the 16
+    int first, end; // no row sees a key outside [first, end)
+    int key0;       // first of the 16 keys
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
         : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
@@ -1640,7 +1640,7 @@ struct KeysOfWarp {
         end = __reduce_max_sync(0xffffffffu, end);
     }
 
-    // False when there are no more.
+    // Moves to the next 16 keys. False if there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
         while (key0 >= min(end, tile.key0 + BLOCK_N)) {
@@ -1652,7 +1652,8 @@ struct KeysOfWarp {
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+// Replaces S (16, 16) of the keys from key0 on by its weights. Returns which elements are of keys that are seen: bit i for s[i]. `whole`:
+// all of them.
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
@@ -1674,8 +1675,8 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
-// lane / 4 and 8 further down.
+// 32 columns of the warp's rows of Q, or of 16 keys. S may sum over columns in any order, so a lane loads 8 neighbouring columns of rows
+// lane / 4 and lane / 4 + 8.
 struct Slice {
     unsigned pairs[2][4];
 };
@@ -1715,7 +1716,7 @@ __device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const 
     }
 }
 
-// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+// V (16, PASS) of the keys from key0 on, as a lane loads it: keys 2 (lane % 4) and the next, and the two keys 8 further on.
 struct Values {
     unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
 };
@@ -1735,21 +1736,21 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
     return v;
 }
 
-// Of two pairs the lower elements, or the upper ones.
+// Combines the lower elements of two pairs, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
     unsigned pairs[4];
     load_columns<HEAD_DIM_V, 8>(pairs, row, column);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // only a NaN, above infinity, carries into the sign bit
 }
 
-// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+// Sets the values that are not finite to 0. Returns the pairs of products (add_finite) that have such values, bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
 #pragma unroll
@@ -1766,25 +1767,25 @@ __device__ __forceinline__ unsigned keep_finite(Values &v) {
     return found;
 }
 
-// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     unsigned weights[4], seen;
 };
 
-// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+// mma counts the values of 16 keys that are not finite: one number holds the count of each kind.
 constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
 __device__ __forceinline__ float count_of(float v) {
     return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
 }
 
-// What the values that were counted add to O.
+// Returns what the counted values add to O.
 __device__ __forceinline__ float sum_of(float count) {
     const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
     return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
 }
 
-// O (16, PASS) += P V of values that are finite.
+// O (16, PASS) += P V of the finite values.
 __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -1795,8 +1796,8 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
-// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+// O (16, PASS) += P V of the values that are not finite, in these pairs of products, for the rows that see them. Where P is rounded to 0,
+// or dropped, the product is NaN. This is rare, so a loop keeps O in local memory to use few registers, and loads V again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
@@ -1820,7 +1821,7 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 }
 
-// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+// Q of the warp, and K of the next 16 keys, as far as there are registers for them.
 struct Operands {
     Slice q[SLICES];
     Slice k[SLICES];
@@ -1835,7 +1836,7 @@ struct Operands {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+// Returns P of the 16 keys from key0 on. `next`: first of the following 16 keys. `whole`: all rows see all of the 16 keys.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
                                                  bool whole) {
     float s[8] = {};
@@ -1849,7 +1850,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+// O (16, PASS) += P V of 16 keys. True if some row does not see all of them and some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
     const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
@@ -1858,10 +1859,10 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
     return others != 0;
 }
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
-// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
+// Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
+// a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
-    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
@@ -1875,7 +1876,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
-        unsigned columns = 0; // bit j: column `column` + j has one
+        unsigned columns = 0; // bit j: column `column` + j has a NaN
 #pragma unroll
         for (int j = 0; j < 8; j++)
             columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
@@ -1893,7 +1894,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1902,12 +1903,12 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// O (16, HEAD_DIM_V) of the warp's rows, in passes of PASS columns, not yet divided by l. It is in local memory: registers hold only one
 // pass.
 using RepeatedOutput = float[PASSES][PASS / 2];
 
-// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
-// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+// Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
+// these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
     unsigned passes = 0;
 #pragma unroll 1
@@ -1949,7 +1950,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
 
 // store/repeated_rows.cuh
 
-// Can a NaN or infinity in V have reached rows that do not see it?
+// True if a NaN or infinity in V may have reached rows that do not see it.
 __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
     return values_want_care(unit.p, unit.tile, unit.index);
 }
@@ -1957,7 +1958,7 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
+    __syncwarp(); // other lanes have stored what this overwrites
     StrangeColumns strange = strange_columns(c.o);
     take_out_nan(strange, unit);
     RepeatedOutput o;
@@ -1982,10 +1983,10 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 }
 
 // store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+// Stores a unit whose sums are over all keys of its rows. `sum`: l; `scale`: the factor by which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
+    if (unit.lane % 4 < 2) // one row per lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, scale);
@@ -2010,34 +2011,34 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 }
 
 // pipeline/search_plain.cuh
-// Which maxima are searched for, where scores are products alone. A masked tile is searched, so the usual path has no mask.
+// Which tiles are searched for maxima, where scores are plain products. A masked tile is searched, so the usual path has no mask.
 
-// Some rows of the tile may have no m yet?
+// True if some rows of the tile may have no m yet.
 __device__ __forceinline__ bool wants_search(const Consumer &c, bool first) {
     return c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows);
 }
-// Is a tile masked that is not searched?
+// True if the tile is masked but not searched.
 __device__ __forceinline__ bool masked_unsearched(const Consumer &, bool) { return false; }
 
 // fragment/scores_from_memory_16bit.cuh
 
-// S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
-// Accumulators of mma lie as those of wgmma do.
+// A warp computes S of its 16 rows by itself, with mma.sync from global memory: for cases too rare to keep stages of Q and K for.
+// Accumulators of mma have the layout of those of wgmma.
 
-// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+// Returns two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
     return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
 }
 
-// S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
-// the last one: such scores are masked, or not stored. Addresses are made anew for every step, since registers are full.
+// S (16, KEYS) = Q K^T, for the warp's rows of the unit and keys from `first` on. The last row stands in for rows of Q and K that do
+// not exist: such scores are masked, or not stored. Addresses are recomputed for every step, since registers are full.
 template <int KEYS>
 __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
     const attention_params &p = unit.p;
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -2064,7 +2065,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 
 // pipeline/repeat_softmax.cuh
 
-// P of the tile with its maxima, from products that are computed once more.
+// Recomputes the products of the tile, and P of them with the maxima of the tile.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
     c.online_softmax<true>(masked_unsearched(c, first), first, true, c.tile_sum);
@@ -2073,21 +2074,21 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 
 // fragment/sums_in_range.cuh
 
-// Row sums of P tell whether P has outgrown m.
+// The row sums of P show whether P has outgrown m.
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// The largest row sum of P that needs no new m. Where a key outweighs all others, its P should be 1, which is exact;
 constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
 
-// Are all sums of P of a tile at most `most`? Not of a row without an m.
+// True if all row sums of P of a tile are at most `most`. False if some row has no m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
-// Is P within the range of fp32?
+// True if P is within the range of fp32.
 __device__ __forceinline__ bool within_fp32(const Rows &rows, const float (&sum)[2]) { return within_range(rows, sum, 0x1p100f); }
 
-// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
-// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+// Called when P has outgrown m, but not fp32: makes P and l relative to the largest P of each row that exceeds 1, and sets
+// m' = m + log2(P) / c. O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
 template <int SIZE>
 __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
@@ -2111,7 +2112,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
 
 // pipeline/raise_to_weights.cuh
 
-// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+// Called when P has outgrown m: takes m from the largest P or, where that is out of the range of fp32, from S, which is recomputed.
 __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
     if (within_fp32(c.rows, c.tile_sum)) {
         raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
@@ -2124,7 +2125,7 @@ __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
-// shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
+// shows whether P is in range. Each path has its own code; otherwise ptxas would not overlap the usual one.
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
@@ -2137,8 +2138,8 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
-// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. Once m has been raised often (Raises), it
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         raise_outgrown(c, first);
@@ -2149,7 +2150,7 @@ __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
 }
 
 // pipeline/issue_round.cuh
-// Issue S of the next K/V tile and O += P V of this one.
+// Issues S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
@@ -2159,8 +2160,8 @@ __device__ __forceinline__ void issue_round(Consumer &c) {
 
 // pipeline/keys_ahead_peeled.cuh
 
-// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
-// O yet.
+// The main loop of a Q tile. The caller has issued the first S and issues the last P V. The first K/V tile is peeled, because it has
+// no O yet.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -2187,8 +2188,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 
 // pipeline/q_tiles_overlapped.cuh
 
-// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
-// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
+// Q tiles overlap: the first S of the next one is computed together with the last P V of this one, and is in registers beside its O.
+// After the last Q tile, this S is computed but not used: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = take_and_skip(c);
     if (!more)
@@ -2220,7 +2221,7 @@ __device__ __forceinline__ void run(Consumer &c) {
 
 // store/row_of_nothing.cuh
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
@@ -2275,7 +2276,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the tables of a mask, which tell its tiles, come from the launch before
+    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)

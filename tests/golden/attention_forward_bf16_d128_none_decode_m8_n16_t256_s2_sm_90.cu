@@ -114,18 +114,18 @@ constexpr int COMBINE_SHARES = 1;
 // 24 * combine_threads
 constexpr int COMBINE_BYTES = 6144;
 
-// Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
-// all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
+// Attention of few queries over many keys, as in decoding: K and V must stream in without a pause. The rows of all query heads
+// that share a K/V head form one Q tile, so K and V are read once for the group.
 //
 //     S^T = K Q^T, softmax over the keys, O^T += V^T P^T      keys are the 16 rows of an MMA, rows of Q its 8 columns
 //
-// Each warp copies tiles of keys to stages of its own and multiplies them: warps wait for each other only at the end of a Q
-// tile, when they merge what they have. Blocks take runs of tiles of equal length; a second launch combines the parts of
+// Each warp copies K/V tiles into its own stages and multiplies them. Warps wait for each other only at the end of a Q tile,
+// when they merge their partial results. Blocks take equally long runs of K/V tiles; a second launch combines the parts of
 // those Q tiles that several blocks worked on.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -148,23 +148,23 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -179,21 +179,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -222,14 +222,14 @@ using InputKv = Input;
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
@@ -239,7 +239,7 @@ __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
-// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+// The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
 template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
     if constexpr (SIZE == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -247,17 +247,17 @@ template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
-// Ends a group: what this thread has started since the last one.
+// Ends a group: the copies that this thread started since the previous group.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all of this thread's groups but the PENDING newest have been written; others see them after a barrier.
+// Waits until all groups of this thread but the PENDING newest have been written. Other threads see the data after a barrier.
 template <int PENDING> __device__ __forceinline__ void copy_async_wait_groups() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -265,7 +265,7 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
-// The same matrices transposed: four lanes get a column.
+// Loads the same matrices transposed: four lanes receive a column.
 __device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -289,14 +289,14 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// An 8 x 8 matrix of 16-bit elements, of which lane 4 g + t holds the t-th pair of row g: its transpose.
+// Transposes an 8 x 8 matrix of 16-bit elements; lane 4 g + t holds the t-th pair of row g.
 __device__ __forceinline__ unsigned transpose_matrix(unsigned pair) {
     unsigned transposed;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
     return transposed;
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -309,28 +309,28 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 #endif
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
+// Lets the next launch start once every block has called this or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 
 // work/row_of_group.cuh
 
-// Rows of Q that share a K/V head: query after query, of each all heads of the group.
+// Rows of Q that share a K/V head: query by query, and for each query all heads of the group.
 
 // The query and the head that a row belongs to.
 struct Row {
@@ -349,13 +349,13 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
 
 // work/run.cuh
 
-// The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
-// takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
-// least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
-// run more than it gains.
+// The K/V tiles of all Q tiles form one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile.
+// Each block takes a run of it. Runs have the same length and begin anywhere, so that all blocks end at the same
+// time. But if there are at least twice as many blocks as Q tiles, each Q tile is split among blocks of its own:
+// merging the warps twice would cost such a short run more than it gains.
 //
-// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
-// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share these Q tiles, and each team has a row of its own.
+// Block i of every team has the same run, so the teams read a K/V tile at the same time, and it is read from memory once for all of them.
 struct Run {
     int first, end;
 };
@@ -363,11 +363,11 @@ struct Run {
 // A Q tile: BLOCK_M rows that share a K/V head.
 struct Tile {
     int batch, kv_head;
-    int row;        // its first, of those of the group
+    int row;        // its first row, among those of the group
     int row_tiles;  // Q tiles of the K/V head
     int teams;      // that share them, with a row of K/V tiles each
-    int first, end; // its K/V tiles in the row of all
-    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
+    int first, end; // its K/V tiles in the row of all K/V tiles
+    int cost;       // gap before them: as many K/V tiles as take the time of a change of the Q tile
 };
 
 // Where a block begins.
@@ -376,13 +376,13 @@ struct Start {
     Run run;
 };
 
-// The blocks, or warps, that have a part of a Q tile, one after the other.
+// The consecutive blocks, or warps, that have a part of a Q tile.
 struct Parts {
     int first, count;
-    bool begins_before; // the run of the first one
+    bool begins_before; // the run of the first one begins before the Q tile
 };
 
-// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+// Returns the number of teams. Each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
 __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     for (int teams = 4; teams > 1; teams--)
         if (row_tiles % teams == 0 && blocks % teams == 0)
@@ -390,7 +390,7 @@ __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     return 1;
 }
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
+// Equal runs: the first `longer` runs have one K/V tile more than `length`. `team`: the first block of the team.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
 __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
@@ -399,10 +399,10 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
-// Does the run end before the Q tile behind this one?
+// True if the run ends before the next Q tile.
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence and team; false when there is none.
+// Advances to the next Q tile of the same sequence and team; false if there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
@@ -422,15 +422,15 @@ __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &til
 
 // work/runs_equal.cuh
 
-// Runs where all sequences have the same lengths: all Q tiles have as many K/V tiles.
+// Runs for sequences that all have the same lengths, so that all Q tiles have the same number of K/V tiles.
 struct Plan {
     int workers;   // blocks that have a run
     int row_tiles; // Q tiles of a K/V head
     int teams;     // of blocks
     int tiles;     // K/V tiles of a Q tile
-    int splits;    // of a Q tile among blocks of its own; 0: runs begin anywhere
+    int splits;    // parts of a Q tile, for blocks of its own; 0: runs begin anywhere
     int length;    // K/V tiles of a run ...
-    int longer;    // ... and one more in so many first ones
+    int longer;    // ... and one more in this many first ones
 };
 
 // Each run has at least LEAST_RUN K/V tiles, unless there are too few.
@@ -476,7 +476,7 @@ __device__ __forceinline__ Start start_of(const attention_params &p, const Plan 
             run};
 }
 
-// Of the Q tile that a block begins in.
+// Returns the parts of the Q tile in which a block begins.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits > 0)
         return {worker / plan.splits * plan.splits, plan.splits, false};
@@ -484,7 +484,7 @@ __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, 
     return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
-// The Q tile behind this one.
+// Returns the next Q tile.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, Tile tile) {
     if (!advance(p, tile)) {
         tile.kv_head = 0;
@@ -495,7 +495,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &p, Tile tile) 
 
 // walk/keys_from_start.cuh
 
-// What the rows of a Q tile see: nothing outside [first, end), everything within [full_first, full_end), which may be empty.
+// The keys that the rows of a Q tile see: none outside [first, end), all within [full_first, full_end), which may be empty.
 struct Keys {
     int first, end, full_first, full_end;
 };
@@ -505,9 +505,9 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
 }
 
 // walk/keys_of_warp.cuh
-// The K/V tiles of a warp: every WARPS-th of those that its block has of a Q tile.
+// The K/V tiles of a warp for a Q tile: every WARPS-th of those of its block.
 struct KeyWalk {
-    int tile, end;            // of the sequence: the next one; one past the last one
+    int tile, end;            // tiles of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
 
@@ -521,14 +521,14 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
     return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
-// Does some row not see some key of the tile?
+// True if some row does not see some key of the tile.
 __device__ __forceinline__ bool is_masked(const KeyWalk &walk) {
     return (walk.tile + 1) * BLOCK_N > walk.full_end;
 }
 
 // load/piece_bytes.cuh
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -539,11 +539,11 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 
 // load/pieces.cuh
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -551,19 +551,19 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
@@ -584,17 +584,17 @@ struct KeyStage {
     Rows16<BLOCK_N, CHUNKS_V> v;
 };
 
-// The lanes of a warp fill the rows of a tile, neighbours along a row: `count` rows of COLUMNS elements, which begin where `rows`
-// says, and zeros behind them.
+// The lanes of a warp fill the rows of a tile, neighbouring lanes along a row, with `count` rows of COLUMNS
+// elements, whose addresses come from `rows`, and with zeros after them.
 template <int SIZE, int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const RowsFrom &rows, int count) {
     constexpr int BYTES = sizeof(InputKv), STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP;
-    const int lane = set_apart(threadIdx.x) % 32; // or addresses would be kept from tile to tile
+    const int lane = set_apart(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
     if constexpr (SIZE == 16 && WIDTH % 8 == 0 && 32 % WIDTH == 0) {
         constexpr int DOWN = 32 / WIDTH;
         const SharedAddress to = tile.address(lane / WIDTH, lane % WIDTH);
 #pragma unroll
-        for (int down = 0; down < BLOCK_N; down += DOWN) { // no bit of `down` is in the number of the first row
+        for (int down = 0; down < BLOCK_N; down += DOWN) { // `down` has no bit in common with the number of the first row
             const int row = lane / WIDTH + down;
             copy_piece_of<SIZE>(tile.beyond(to, down, down % 8), rows.from(row) + lane % WIDTH * (16 / BYTES),
                                 row < count ? BYTES * COLUMNS == WIDTH * 16 ? 16 : BYTES * COLUMNS - lane % WIDTH * 16 : 0);
@@ -609,7 +609,7 @@ __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const
     }
 }
 
-// The same, with pieces of `size` bytes.
+// Calls copy_rows_by with pieces of `size` bytes.
 template <int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows(Rows16<BLOCK_N, WIDTH> &to, const RowsFrom &rows, int count, int size) {
     if (size == 16)
@@ -624,7 +624,7 @@ __device__ __forceinline__ void copy_rows(Rows16<BLOCK_N, WIDTH> &to, const Rows
 
 // load/keys_by_warp.cuh
 
-// The rows of a tile of keys or values.
+// The rows of a tile of K or V.
 struct KeyRows {
     const InputKv *first;
     long long stride;
@@ -632,15 +632,15 @@ struct KeyRows {
     __device__ __forceinline__ const InputKv *from(int row) const { return first + row * stride; }
 };
 
-// The tiles of a warp, over all Q tiles of its block, copied by its lanes STAGES ahead of their use.
+// The K/V tiles of a warp, over all Q tiles of its block. Its lanes copy them STAGES ahead of their use.
 struct KeyCopies {
     const attention_params &all;
     const Run &run;
     KeyStage (&stage)[STAGES];
     int k_piece, v_piece; // bytes
-    int stages_free, to;  // the first free one
-    Tile tile;            // which K/V tiles are copied for
-    KeyWalk walk;         // over those that are still to come
+    int stages_free, to;  // number of free stages; the first of them
+    Tile tile;            // the Q tile that K/V tiles are copied for
+    KeyWalk walk;         // over its remaining K/V tiles
     const InputKv *k, *v;
     int len_kv;
 
@@ -662,7 +662,7 @@ struct KeyCopies {
         v = static_cast<const InputKv *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
     }
 
-    // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
+    // Starts copying tiles to all free stages. Commits a group even if there is nothing left to copy, since groups are counted.
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
@@ -678,7 +678,7 @@ struct KeyCopies {
             to = to + 1 < STAGES ? to + 1 : 0;
         }
     }
-    // Until the oldest tile that is under way has come. Its stage is free when it has been read.
+    // Waits until the oldest tile in flight has arrived. Its stage is free once it has been read.
     __device__ __forceinline__ void await() {
         copy_async_wait_groups<STAGES - 1>();
         __syncwarp();
@@ -688,20 +688,20 @@ struct KeyCopies {
 
 struct Shared {
     KeyStage stage[WARPS][STAGES];
-    float o[WARPS][COLUMNS_V][8]; // of one group of rows, scaled to the largest maximum
+    float o[WARPS][COLUMNS_V][8]; // of one group of 8 rows, scaled to the largest maximum
     float max[WARPS][BLOCK_M], sum[WARPS][BLOCK_M];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
 // load/queries_in_registers.cuh
 
-// Q^T of a Q tile as operand b of S^T = K Q^T, in registers of every warp: of each group of 8 rows, row lane / 4.
+// Q^T of a Q tile as operand b of S^T = K Q^T. Every warp holds it in registers: row lane / 4 of each group of 8 rows.
 struct Queries {
     unsigned pairs[ROW_GROUPS][Q_STEPS][2]; // columns 16 step + lane % 4 * 2 and the next, and 8 further on
 
@@ -710,7 +710,7 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    // Takes what was loaded ahead.
+    // Takes the Q that was loaded ahead.
     __device__ __forceinline__ void begin(const Queries &ahead) { *this = ahead; }
 };
 using QueriesAhead = Queries;
@@ -731,7 +731,7 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
             if (at.query < p.len_q && column < HEAD_DIM)
                 pair = in_pairs ? *reinterpret_cast<const unsigned *>(row + column)
                                 : pair_at<HEAD_DIM>(row + column, column);
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+            // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
             q.pairs[n][i / 2][i % 2] = pair ^ (p.scale < 0 ? 0x80008000 : 0);
         }
     }
@@ -745,7 +745,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
@@ -763,9 +763,9 @@ __device__ __forceinline__ float lse_of(const attention_params &p, float max, fl
 // fragment/softmax_columns.cuh
 
 // The online softmax on S^T, in accumulators of mma: keys are rows and rows of Q are columns. Of each group of 8 rows, a thread
-// holds rows lane % 4 * 2 and the next, of keys lane / 4 and 8 further on.
+// holds rows lane % 4 * 2 and the next, for keys lane / 4 and lane / 4 + 8.
 
-// S^T of a K/V tile: of a group of rows and one of 16 keys, elements i are of row i % 2 and key 8 (i / 2).
+// S^T of a K/V tile: in a group of 8 rows and a group of 16 keys, element i is for row i % 2 and key 8 (i / 2) of the thread.
 struct Scores {
     float s[ROW_GROUPS][KEY_GROUPS][4];
 };
@@ -782,7 +782,7 @@ struct Columns {
     float c;
     float max[ROW_GROUPS][2]; // m: the largest score; before scaling, unless a score expression applies it
     float sum[ROW_GROUPS][2]; // l: this thread's share of the sum of 2^((s - m) c)
-    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is of row i % 2 and column lane / 4 + 8 (i / 2)
+    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is for row i % 2 and column lane / 4 + 8 (i / 2)
 
     __device__ __forceinline__ Columns(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), c(exponent_factor(p)) {}
@@ -823,7 +823,7 @@ struct Columns {
                 }
     }
 
-    // S -> P. Where a maximum grows, l and O are rescaled.
+    // S -> P. Rescales l and O where a maximum grows.
     __device__ __forceinline__ void weigh(Scores &s) {
         float top[ROW_GROUPS][2];
         bool grown = false;
@@ -868,7 +868,7 @@ struct Columns {
 
 // fragment/products_of_columns.cuh
 
-// The column of O, of elements 2 (i % 2) and the next of a step: `group` counts 8 columns.
+// Returns the column of O of elements 2 (group % 2) and the next in step group / 2. `group` counts 8 columns.
 __device__ __forceinline__ int column_of(int group) { return 8 * group + static_cast<int>(threadIdx.x) % 32 / 4; }
 
 // S^T (BLOCK_N, BLOCK_M) = K Q^T.
@@ -921,7 +921,7 @@ __device__ __forceinline__ void multiply_output(float (&o)[ROW_GROUPS][O_STEPS][
 
 // fragment/weights_of_columns.cuh
 
-// P^T of a K/V tile, rounded to 16 bits.
+// Returns P^T of a K/V tile, rounded to 16 bits.
 __device__ __forceinline__ Weights weights_of(const Scores &s) {
     Weights weights;
 #pragma unroll
@@ -937,25 +937,25 @@ __device__ __forceinline__ Weights weights_of(const Scores &s) {
 
 // store/columns.cuh
 
-// One element of O, divided by l.
+// Stores one element of O, already divided by l.
 __device__ __forceinline__ void store_element(const attention_params &p, int batch, const Row &at, int column, float x) {
     if (at.query < p.len_q && column < HEAD_DIM_V)
         static_cast<Output *>(p.o)[batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride + column] =
             to_output(x);
 }
 
-// LSE of a row, unless lse is null.
+// Stores the LSE of a row, unless lse is null.
 __device__ __forceinline__ void store_lse(const attention_params &p, int batch, const Row &at, float max, float sum) {
     if (p.lse && at.query < p.len_q)
         p.lse[batch * p.lse_batch_stride + at.head * p.lse_head_stride + at.query] = lse_of(p, max, sum);
 }
 
-// What O is multiplied by to divide it by l. A row that saw no key stays 0.
+// Returns the factor that divides O by l. O of a row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
 // store/part.cuh
 
-// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
+// The result of a run of K/V tiles for the rows of a Q tile that it shares with other runs.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
@@ -963,14 +963,14 @@ struct Part {
 
 // store/parts_of_runs.cuh
 
-// Parts in the workspace. A block has two at most: of the Q tile that its run begins in, and of the one that it ends in.
+// Parts in the workspace. A block has at most two: one for the Q tile in which its run begins, and one for that in which it ends.
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
     return static_cast<Part *>(p.workspace) + 2 * worker + begins_before;
 }
 
 // pipeline/merge_warps.cuh
 
-// What the warps have of a Q tile becomes O, or the block's part of it: everybody's O and l relative to the largest m, added up.
+// Merges what the warps hold of a Q tile into O, or the block's part of it: O and l of each warp, relative to the largest m, added up.
 __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
                                             const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
@@ -988,7 +988,7 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
         }
 #pragma unroll
     for (int n = 0; n < ROW_GROUPS; n++) {
-        __syncthreads(); // maxima are there, and O of the group before has been read
+        __syncthreads(); // the maxima are in shared memory, and O of the previous group has been read
         float keep[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
@@ -1044,27 +1044,27 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
 
 // store/shares_of_runs.cuh
 
-// A Q tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it.
+// (n - 1) * COMBINE_SHARES blocks share a Q tile of n parts: COMBINE_SHARES for each run that begins within it.
 __device__ __forceinline__ Plan plan_of_shares(const attention_params &all) { return plan_of(all, gridDim.x / COMBINE_SHARES); }
 
-// The block of the first launch that has the run.
+// Returns the block of the first launch that has the run.
 __device__ __forceinline__ int worker_of_share(const attention_params &) { return blockIdx.x / COMBINE_SHARES; }
 
-// Among the shares of the Q tile.
+// Returns this block's place among the shares of the Q tile.
 __device__ __forceinline__ int place_of_share(const attention_params &, const Parts &parts, int worker) {
     return (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
 }
 
-// Does the run begin within the Q tile?
+// True if the run begins within the Q tile.
 __device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int worker, int place) {
     return worker < plan.workers && place >= 0;
 }
 
 // store/combine_launch.cuh
 
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
-// it knows their weights; then the lanes of a warp add what they have, and then the warps.
+// The second launch. It combines the parts of the Q tiles that several blocks worked on, always in the same order.
+// A block has a share of the columns of a Q tile. For four columns of a row, a thread adds up some of the parts,
+// which it loads before it knows their weights. Then the lanes of a warp add their sums, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -1075,9 +1075,9 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns in a row, and in a Q tile
 
-// Of `fours` groups from `first` on, each of which `adders` threads add up.
+// Combines `fours` groups of four columns from `first` on. `adders` threads add up each group.
 __device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
                                               int adders) {
     constexpr int WARPS_HERE = COMBINE_THREADS / 32;
@@ -1110,7 +1110,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
         add_weighted(o, other_weight, other);
     }
 
-    // A warp has several threads of the same columns where its share is small.
+    // If the share is small, several threads of a warp have the same columns.
     float top = max;
 #pragma unroll 1
     for (int lanes = fours; lanes < 32; lanes *= 2)
@@ -1126,7 +1126,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
     }
     const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
     if (lane < of_warp) {
-        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
+        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // slots of the same columns are `fours` apart
         shared.o[slot] = o;
         shared.state[slot] = make_float2(top, sum);
     }
@@ -1163,7 +1163,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     const int place = place_of_share(all, parts, worker);
     const bool begins = begins_here(plan, start, worker, place);
 
-    // Groups of four columns for each block, a power of two of them.
+    // The number of groups of four columns per block, a power of two.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)
@@ -1187,7 +1187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     const Run &run = start.run;
     Tile tile = start.tile;
     const attention_params &p = all;
-    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take
+    QueriesAhead ahead = load_queries(p, tile); // before K and V: issued after them, Q would wait until they arrive
     KeyCopies copies(all, run, tile, shared.stage[warp_index()]);
     Queries q;
     Columns columns(p, tile);

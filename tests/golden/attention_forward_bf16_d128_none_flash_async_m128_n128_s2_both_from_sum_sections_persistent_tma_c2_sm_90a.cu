@@ -183,7 +183,7 @@ constexpr int SLACK = 16;
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -220,23 +220,23 @@ struct attention_tma_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -251,21 +251,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -291,13 +291,13 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
 // sum (16, 8) += a (16, 16) b (16, 8)
 template <bool OF_BFLOAT16>
@@ -315,7 +315,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -329,7 +329,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // target/sm_90a_async.cuh
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -364,22 +364,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -392,7 +392,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -400,7 +400,7 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
+// Stores shared memory to the box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -408,12 +408,12 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Wait until all stores of this thread have read their shared memory.
+// Waits until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -424,7 +424,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -435,8 +435,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
@@ -445,14 +445,14 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 #endif
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 #endif
@@ -468,7 +468,7 @@ template <int SIZE> struct Ring {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
@@ -494,10 +494,10 @@ __device__ __forceinline__ int queries_of_unit(const attention_params &) { retur
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
@@ -509,9 +509,9 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 
 // target/sm_90a_cluster.cuh
 
-// Blocks of a cluster run side by side and reach each other's shared memory, where the same variable has the same place.
+// Blocks of a cluster run concurrently and access each other's shared memory, where the same variable is at the same offset.
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 __device__ __forceinline__ int cluster_rank() {
     int rank;
@@ -519,15 +519,15 @@ __device__ __forceinline__ int cluster_rank() {
     return rank;
 }
 
-// All threads of the cluster arrive, and wait until all have: what each did before is then seen by all. Not `aligned`:
-// the lanes of a producer's warp come one by one.
+// All threads of the cluster arrive and wait until all have arrived: earlier writes of each are then visible to all. Not
+// `aligned`: the lanes of a producer's warp come one by one.
 __device__ __forceinline__ void cluster_arrive() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
-// Arrive at the barrier of the block with this rank. It says that wgmma and copies are done with shared memory, and
-// publishes no ordinary stores: for that it would have to be a release in the cluster, which costs ten times as much.
+// Arrives at the barrier of the block with this rank. It signals that wgmma and copies have finished with shared memory, and
+// does not publish ordinary stores: that would take a release in the cluster, which costs ten times as much.
 __device__ __forceinline__ void barrier_arrive_at(Barrier *barrier, int rank) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(barrier)),
@@ -535,7 +535,7 @@ __device__ __forceinline__ void barrier_arrive_at(Barrier *barrier, int rank) {
                  : "memory");
 }
 
-// tma_load into every block whose rank has its bit set; the bytes count on each block's own barrier.
+// tma_load into every block whose rank has its bit set in `mask`; the bytes count on each block's own barrier.
 __device__ __forceinline__ void tma_load_multicast(void *shared, const tensor_map *map, Barrier *barrier, unsigned mask,
                                                    int column, int row, int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
@@ -554,7 +554,7 @@ __device__ __forceinline__ void tma_load_multicast(void *shared, const tensor_ma
 __device__ __forceinline__ int worker() { return blockIdx.x / CLUSTER; }
 __device__ __forceinline__ int workers() { return gridDim.x / CLUSTER; }
 
-// All threads that work on a Q tile wait for each other.
+// Synchronises all threads that work on a Q tile.
 __device__ __forceinline__ void sync_blocks() {
     __syncwarp();
     cluster_arrive();
@@ -564,7 +564,7 @@ __device__ __forceinline__ void sync_blocks() {
 // The unit of a Q tile that a consumer computes: units are numbered block after block.
 __device__ __forceinline__ int unit_of(int consumer) { return cluster_rank() * (BLOCK_M / 64) + consumer; }
 
-// Load this block's share of the rows of one panel of a K/V tile, into every block.
+// Loads this block's share of the rows of one panel of a K/V tile into every block.
 template <int ROWS>
 __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
                                            int key, const Tile &tile) {
@@ -572,24 +572,24 @@ __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const
     tma_load_multicast(to[first], &map, full, (1 << CLUSTER) - 1, column, key + first, tile.kv_head, tile.batch);
 }
 
-// Release a stage of K or V to the producers of all blocks: one warp for the warpgroup, when its wgmmas have read the stage.
+// Releases a stage of K or V to the producers of all blocks. One warp does so for the warpgroup, once its wgmmas have read the stage.
 __device__ __forceinline__ void release_keys(Barrier *empty) {
     if (warp_index() % 4 == 0 && threadIdx.x % 32 < CLUSTER)
         barrier_arrive_at(empty, threadIdx.x % 32);
 }
 
 // work/place.cuh
-// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
-// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+// The order of the work items of some heads, all with the same number of items. Blocks start in the order of their
+// index, each as soon as an SM is free. So the order decides which items share the L2 cache, and which run last.
 struct Place {
-    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // head over all batches, among those with Q tiles of their own; order: 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
 
 // work/order_sections.cuh
 
-// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
+// A section has as many heads as fit half of L2 with their K and V. It holds all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -605,15 +605,15 @@ __device__ __forceinline__ int keys_seen(const attention_params &p, int) { retur
 
 // walk/builtin.cuh
 
-// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
-// that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, so masked tiles come first. A Q tile visits at least
+// one, so that every Q tile runs the same code.
 struct KeyWalk {
     int left;     // tiles left
-    int unmasked; // all queries see all of the tiles below
+    int unmasked; // all queries see all keys of the tiles below this one
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
+// Returns one past the last key that any query below `query_end` sees; `query_end` may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
@@ -641,12 +641,12 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
-// The walk of a unit of the Q tile that was handed out last. There may be none: its walk is computed all the same, without a branch.
+// Computes the walk of a unit of the Q tile that was handed out last. If there is none, the walk is computed anyway, without a branch.
 __device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     walk = walk_of_unit(p, tile, unit);
 }
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
@@ -654,7 +654,7 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 }
 
 // work/tiles_of_head.cuh
-// The Q tiles of a head: of those heads that tiles are counted by (tile_heads).
+// Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
     return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
 }
@@ -663,7 +663,7 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
 
 // The Q tiles of this block.
 struct TileQueue {
-    int item, items; // of all blocks; an item is a tile
+    int item, items; // next item and number of items, over all blocks; an item is a tile
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
@@ -672,7 +672,7 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * all_heads(p)};
 }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
@@ -695,13 +695,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// Hand a Q tile to the other roles, through shared memory.
+// Hands a Q tile to the other roles through shared memory.
 __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
     shared.tile[ring.stage()] = tile;
     barrier_arrive(&shared.tile_full[ring.stage()]);
 }
 
-// The next Q tile that was handed out.
+// Waits for the next Q tile that is handed out, and returns it.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -714,7 +714,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// O is in the buffer where Q was.
+// Stores O of a consumer by TMA, from the buffer that held its Q.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -732,8 +732,8 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
-// buffers of Q: so that O of the last tiles is stored.
+// The first tile of the block has been handed out; `queue` holds the others. After the last tile come as many empty
+// tiles as there are Q buffers, so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -763,7 +763,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 
 // load/tiles_of_keys.cuh
 
-// One thread loads K, another one V: each has one tensor and one ring of stages.
+// One thread loads K, another loads V. Each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
@@ -791,10 +791,10 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_scores.cuh
 
-// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// S on the tensor cores: each wgmma wrapper covers all k steps of its product.
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+// all STEPS of 16 of the contracted dimension: a statement names all accumulators, and compilers are slow on such statements.
 #ifndef ATTILE_HOST
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
@@ -817,7 +817,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_ss_nt.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -884,12 +884,12 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 
 // fragment/q_shared.cuh
 
-// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
+// Q (64, d) of a unit as an operand of S = Q K^T: in shared memory, where TMA has loaded it.
 struct Queries {
     unsigned long long first; // matrix descriptor of the first buffer of Q
 };
 
-// S (64, BLOCK_N) = Q K^T; issued, asynchronous.
+// Issues S (64, BLOCK_N) = Q K^T; asynchronous.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
@@ -918,7 +918,7 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
 
 // target/wgmma_rs_nn.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -995,12 +995,12 @@ __device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
 
 // fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
@@ -1012,14 +1012,14 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
+// Issues O (64, HEAD_DIM_V) += P V with P in registers; asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
 
 // fragment/seen_keys.cuh
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -1035,7 +1035,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll
@@ -1059,14 +1059,14 @@ struct Unit {
     int lane;  // of this thread in its warp
     Tile tile;
 
-    // This thread's first row. Needed once a Q tile, so no register keeps it.
+    // This thread's first row. It is needed once per Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
 // fragment/mask_builtin.cuh
 
-// The mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
+// Returns the mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
@@ -1079,16 +1079,16 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
 
 // fragment/softmax_rows.cuh
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// The online softmax on accumulators of wgmma. An accumulator is (64, N) over the 128 threads of a warpgroup. Thread t holds
+// columns 8 i + 2 (t % 4) and the next: of row 16 (t / 32) + t % 32 / 4 in elements 4 i and 4 i + 1, and of the row 8 further
+// down in elements 4 i + 2 and 4 i + 3.
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1101,12 +1101,12 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
-// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+// True if some row of the warp has an m c beyond 4096. Up to there, rounding changes m c by 2^-13 at most.
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// The maximum over the four lanes of a row.
+// Replaces x by its maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1128,7 +1128,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     rows.far = is_far(rows, c);
 }
 
-// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
+// True if some row of the warp has no m yet: no key, or only scores of -INFINITY.
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
@@ -1143,7 +1143,7 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // fragment/softmax_products.cuh
 
-// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: the exponents of 2 are (s - m) c.
 
 // Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
 template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
@@ -1163,7 +1163,8 @@ template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[
     }
 }
 
-// The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
+// Sets `shift`, the summand that subtracts m c from s c. Where m c is `far` from 0, subtracts m from s itself instead, since rounding
+// would change P.
 template <int SIZE>
 __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
@@ -1176,7 +1177,7 @@ __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, flo
     }
 }
 
-// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
+// P: s = 2^((s - m) c), with one FMA and one ex2 per element. Also computes this thread's row sums.
 template <int SIZE>
 __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
@@ -1194,7 +1195,7 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 }
 
 // pipeline/turns_pingpong.cuh
-// Two consumers multiply by turns: the softmax of one runs beside the products of the other.
+// Two consumers multiply in turn: the softmax of one overlaps the products of the other.
 
 __device__ __forceinline__ void take_turn(int consumer) {
     named_barrier_sync(1 + consumer, 256);
@@ -1203,7 +1204,7 @@ __device__ __forceinline__ void pass_turn(int consumer) {
     named_barrier_arrive(2 - consumer, 256);
 }
 
-// Before the first turn and after the last one.
+// Called before the first turn and after the last one.
 __device__ __forceinline__ void begin_turns(int consumer) {
     if (consumer == 1)
         named_barrier_arrive(1, 256); // warpgroup 0 takes the first turn
@@ -1215,13 +1216,13 @@ __device__ __forceinline__ void end_turns(int consumer) {
 
 // fragment/raises.cuh
 
-// How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
+// How often m has been raised lately: each raise adds 4, and each K/V tile since the last raise subtracts 1, down to 0.
 struct Raises {
     int count = 0;
-    int step = 0; // the K/V tile of the last one
+    int step = 0; // the K/V tile of the last raise
 
-    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
-    // outgrow m in more than a quarter of the tiles.
+    // From this count on, the maximum of every tile is computed. That takes a quarter of the time of raising m afterwards, so it pays
+    // once scores outgrow m in more than a quarter of the tiles.
     static constexpr int MANY = 12;
     __device__ __forceinline__ bool are_many() const { return count >= MANY; }
     __device__ __forceinline__ void add(int now) {
@@ -1233,7 +1234,7 @@ struct Raises {
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -1242,7 +1243,7 @@ struct UnitRows {
     KeyWalk walk; // over the K/V tiles of this unit
     int next;     // the K/V tile whose softmax is next
     Raises raises;     // of m
-    bool unsure;       // P of this tile is of an m that may be too small
+    bool unsure;       // P of this tile uses an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of P of this tile
     Rows rows;
     float s[BLOCK_N / 2], o[COLUMNS_V / 2];
@@ -1250,12 +1251,12 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return first && !walk.whole;
     }
@@ -1286,7 +1287,7 @@ struct UnitRows {
 // pipeline/consumer.cuh
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+// memory, and about 32 more registers per thread, which a requirement of the template counts.
 struct Consumer : UnitRows {
     int index;               // of this consumer in its block
     unsigned long long k, v; // matrix descriptors of stage 0
@@ -1305,7 +1306,7 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The Q tile that is handed out next.
+    // Receives the Q tile that is handed out next.
     __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -1333,7 +1334,7 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // S of this K/V tile is final: release K, and after the last tile Q.
+    // Called when S of this K/V tile is final: releases K, and after the last tile also Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
     }
@@ -1344,9 +1345,9 @@ struct Consumer : UnitRows {
 };
 
 // pipeline/take_all_keys.cuh
-// A consumer goes over all K/V tiles of its Q tile, also those that only the other one sees: they take turns.
+// A consumer visits all K/V tiles of its Q tile, even those that only the other consumer sees, because the two take turns.
 
-// Take the next Q tile. False when there is none.
+// Takes the next Q tile. False if there is none.
 __device__ __forceinline__ bool take(Consumer &c) {
     const Tile tile = c.receive();
     c.begin_tile(tile);
@@ -1356,7 +1357,7 @@ __device__ __forceinline__ bool take_and_skip(Consumer &c) { return take(c); }
 
 // fragment/negate_queries.cuh
 
-// For scale < 0, scale Q K^T = |scale| (-Q) K^T: so the largest score is always that of the largest product.
+// Negates Q for scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
 __device__ __forceinline__ void negate_queries(Consumer &c) {
     unsigned *pairs = reinterpret_cast<unsigned *>(c.shared.q[c.queries.stage()][c.index]);
 #pragma unroll 4
@@ -1400,17 +1401,17 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
     }
 }
 
-// The rows are in the buffer, as far as this thread is concerned.
+// Hands over the buffer, once this thread's rows are in it.
 __device__ __forceinline__ void hand_over_rows(const Consumer &c, int stage) {
     fence_async();
     barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
 // store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+// Stores a unit whose sums are over all keys of its rows. `sum`: l; `scale`: the factor by which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
+    if (unit.lane % 4 < 2) // one row per lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, scale);
@@ -1433,40 +1434,40 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 }
 
 // pipeline/search_plain.cuh
-// Which maxima are searched for, where scores are products alone. A masked tile is searched, so the usual path has no mask.
+// Which tiles are searched for maxima, where scores are plain products. A masked tile is searched, so the usual path has no mask.
 
-// Some rows of the tile may have no m yet?
+// True if some rows of the tile may have no m yet.
 __device__ __forceinline__ bool wants_search(const Consumer &c, bool first) {
     return c.is_masked(first) || c.raises.are_many() && lacks_max(c.rows);
 }
-// Is a tile masked that is not searched?
+// True if the tile is masked but not searched.
 __device__ __forceinline__ bool masked_unsearched(const Consumer &, bool) { return false; }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+// Loads two neighbouring 16-bit elements from `at`, which points to an even column of a row of COLUMNS.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
     return *reinterpret_cast<const unsigned *>(at);
 }
 
 // fragment/scores_from_memory_16bit.cuh
 
-// S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
-// Accumulators of mma lie as those of wgmma do.
+// A warp computes S of its 16 rows by itself, with mma.sync from global memory: for cases too rare to keep stages of Q and K for.
+// Accumulators of mma have the layout of those of wgmma.
 
-// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+// Returns two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
     return pair_at<HEAD_DIM>(q, column) ^ (p.scale < 0 ? 0x80008000 : 0);
 }
 
-// S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
-// the last one: such scores are masked, or not stored. Addresses are made anew for every step, since registers are full.
+// S (16, KEYS) = Q K^T, for the warp's rows of the unit and keys from `first` on. The last row stands in for rows of Q and K that do
+// not exist: such scores are masked, or not stored. Addresses are recomputed for every step, since registers are full.
 template <int KEYS>
 __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
     const attention_params &p = unit.p;
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -1493,7 +1494,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 
 // pipeline/repeat_softmax.cuh
 
-// P of the tile with its maxima, from products that are computed once more.
+// Recomputes the products of the tile, and P of them with the maxima of the tile.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
     c.online_softmax<true>(masked_unsearched(c, first), first, true, c.tile_sum);
@@ -1502,21 +1503,21 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 
 // fragment/sums_in_range.cuh
 
-// Row sums of P tell whether P has outgrown m.
+// The row sums of P show whether P has outgrown m.
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// The largest row sum of P that needs no new m. Where a key outweighs all others, its P should be 1, which is exact;
 constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
 
-// Are all sums of P of a tile at most `most`? Not of a row without an m.
+// True if all row sums of P of a tile are at most `most`. False if some row has no m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
-// Is P within the range of fp32?
+// True if P is within the range of fp32.
 __device__ __forceinline__ bool within_fp32(const Rows &rows, const float (&sum)[2]) { return within_range(rows, sum, 0x1p100f); }
 
-// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
-// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+// Called when P has outgrown m, but not fp32: makes P and l relative to the largest P of each row that exceeds 1, and sets
+// m' = m + log2(P) / c. O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
 template <int SIZE>
 __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
@@ -1540,7 +1541,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
 
 // pipeline/raise_to_weights.cuh
 
-// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+// Called when P has outgrown m: takes m from the largest P or, where that is out of the range of fp32, from S, which is recomputed.
 __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
     if (within_fp32(c.rows, c.tile_sum)) {
         raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
@@ -1553,7 +1554,7 @@ __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
-// shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
+// shows whether P is in range. Each path has its own code; otherwise ptxas would not overlap the usual one.
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
@@ -1566,8 +1567,8 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
-// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. Once m has been raised often (Raises), it
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         raise_outgrown(c, first);
@@ -1578,7 +1579,7 @@ __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
 }
 
 // pipeline/issue_round.cuh
-// Issue S of the next K/V tile and O += P V of this one.
+// Issues S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
@@ -1588,8 +1589,8 @@ __device__ __forceinline__ void issue_round(Consumer &c) {
 
 // pipeline/keys_ahead_peeled.cuh
 
-// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile is peeled: it has no
-// O yet.
+// The main loop of a Q tile. The caller has issued the first S and issues the last P V. The first K/V tile is peeled, because it has
+// no O yet.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -1616,8 +1617,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 
 // pipeline/q_tiles_overlapped.cuh
 
-// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
-// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
+// Q tiles overlap: the first S of the next one is computed together with the last P V of this one, and is in registers beside its O.
+// After the last Q tile, this S is computed but not used: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = take_and_skip(c);
     if (!more)
@@ -1649,7 +1650,7 @@ __device__ __forceinline__ void run(Consumer &c) {
 
 // store/row_of_nothing.cuh
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
@@ -1704,7 +1705,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the tables of a mask, which tell its tiles, come from the launch before
+    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)

@@ -121,18 +121,18 @@ constexpr int APART_Q_TILES = 4;
 constexpr int APART_TILES = 128;
 constexpr int BORDER_BYTES = 32;
 
-// Attention of few queries over many keys, as in decoding: what counts is that K and V stream in without a pause. The rows of
-// all query heads that share a K/V head form one Q tile, so that K and V are read once for the group.
+// Attention of few queries over many keys, as in decoding: K and V must stream in without a pause. The rows of all query heads
+// that share a K/V head form one Q tile, so K and V are read once for the group.
 //
 //     S^T = K Q^T, softmax over the keys, O^T += V^T P^T      keys are the 16 rows of an MMA, rows of Q its 8 columns
 //
-// Each warp copies tiles of keys to stages of its own and multiplies them: warps wait for each other only at the end of a Q
-// tile, when they merge what they have. Blocks take runs of tiles of equal length; a second launch combines the parts of
+// Each warp copies K/V tiles into its own stages and multiplies them. Warps wait for each other only at the end of a Q tile,
+// when they merge their partial results. Blocks take equally long runs of K/V tiles; a second launch combines the parts of
 // those Q tiles that several blocks worked on.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -153,8 +153,8 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 
-    /* Sequences with lengths of their own, which stay on the device; above are the most that there may be. A kernel works on one
-       of them by sequence_of (sequence/). Null where the layout has no such array. */
+    /* Sequences with individual lengths, which stay on the device; the lengths above are the maxima. A kernel works on one
+       sequence through sequence_of (sequence/). Arrays that the layout does not have are null. */
     const int *cu_seqlens_q;     /* (batch + 1): the first row of each sequence in the packed Q and O, and the end of the last */
     const int *cu_seqlens_kv;    /* (batch + 1): the same of K and V */
     const int *lengths_kv;       /* (batch): keys of each sequence */
@@ -162,12 +162,12 @@ struct attention_params {
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
     const int *page_indices;
     long long page_table_row_stride;
-    int pages;                   /* of K and V: page numbers are less */
+    int pages;                   /* of K and V: page numbers are smaller */
     int total_q, total_kv;       /* rows of the packed tensors */
-    int max_len_q, max_len_kv;   /* as len_q and len_kv, which sequence_of replaces */
+    int max_len_q, max_len_kv;   /* the same as len_q and len_kv, which sequence_of replaces */
     int first_q, first_kv;       /* set by sequence_of: the sequence's first row of the packed tensors */
 
-    /* What elements of K and V are multiplied with: one number, one of each K/V head, or one of each row of K and V, by kv_scale.
+    /* Factors of the elements of K and V: one, one per K/V head, or one per row of K and V, depending on kv_scale.
        Strides of dimensions that they do not have are 0. */
     const float *k_scale, *v_scale;
     long long k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
@@ -175,28 +175,28 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -211,28 +211,28 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// Byte i of the result is that byte of `low` (0 to 3) or `high` (4 to 7) which digit i of `selector` names (prmt).
+// Byte i of the result is the byte of `low` (0 to 3) or `high` (4 to 7) that digit i of `selector` selects (prmt).
 __device__ __forceinline__ unsigned permute_bytes(unsigned low, unsigned high, unsigned selector) {
     unsigned bytes;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));
     return bytes;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -261,14 +261,14 @@ using InputKv = unsigned char; // bits
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
@@ -278,9 +278,9 @@ __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
-// Starts copying `bytes` to shared memory, and zeros behind them up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
+// Starts copying `bytes` bytes to shared memory, followed by zeros up to SIZE: 16, 8 or 4. Both sides are aligned to SIZE.
 template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const void *from, int bytes) {
-    if constexpr (SIZE == 16) // past the L1
+    if constexpr (SIZE == 16) // bypasses L1
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
                      : "memory");
     else
@@ -289,7 +289,7 @@ template <int SIZE> __device__ __forceinline__ void copy_async(void *to, const v
                      : "memory");
 }
 
-// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+// The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
 template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
     if constexpr (SIZE == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -297,17 +297,17 @@ template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
-// Ends a group: what this thread has started since the last one.
+// Ends a group: the copies that this thread started since the previous group.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all of this thread's groups but the PENDING newest have been written; others see them after a barrier.
+// Waits until all groups of this thread but the PENDING newest have been written. Other threads see the data after a barrier.
 template <int PENDING> __device__ __forceinline__ void copy_async_wait_groups() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -315,7 +315,7 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
-// The same matrices transposed: four lanes get a column.
+// Loads the same matrices transposed: four lanes receive a column.
 __device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -339,14 +339,14 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// An 8 x 8 matrix of 16-bit elements, of which lane 4 g + t holds the t-th pair of row g: its transpose.
+// Transposes an 8 x 8 matrix of 16-bit elements; lane 4 g + t holds the t-th pair of row g.
 __device__ __forceinline__ unsigned transpose_matrix(unsigned pair) {
     unsigned transposed;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
     return transposed;
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -359,23 +359,23 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 #endif
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
+// Lets the next launch start once every block has called this or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
 // sequence/padded.cuh
 
-// What holds for one sequence: the number of its keys, and its page numbers. Its tensors are those of all, and its index is still
+// Parameters of one sequence: its number of keys and its page numbers. It uses the tensors of all sequences, and its index is still
 // the batch.
 struct SequenceNumbers {
     int len_kv;
@@ -389,7 +389,7 @@ __device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_para
     return its;
 }
 
-// What a kernel is told of all sequences -> what holds for one.
+// Turns the parameters of all sequences into those of one.
 __device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
     p.len_kv = its.len_kv;
@@ -403,7 +403,7 @@ __device__ __forceinline__ attention_params sequence_of(const attention_params &
 
 // work/row_of_group.cuh
 
-// Rows of Q that share a K/V head: query after query, of each all heads of the group.
+// Rows of Q that share a K/V head: query by query, and for each query all heads of the group.
 
 // The query and the head that a row belongs to.
 struct Row {
@@ -422,12 +422,12 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
 
 // work/workers_blocks_or_warps.cuh
 
-// Who takes runs of K/V tiles that begin anywhere: blocks, or where Q tiles are many and short, warps.
+// Blocks take the runs of K/V tiles that begin anywhere, or warps do, if there are many short Q tiles.
 struct Workers {
-    int most;      // that there can be
-    int warps;     // of one of them
-    int cost;      // K/V tiles that a Q tile counts as in addition to its own
-    int least_run; // K/V tiles
+    int most;      // largest number of workers
+    int warps;     // warps per worker
+    int cost;      // extra K/V tiles charged for each Q tile
+    int least_run; // shortest run, in K/V tiles
 };
 
 __device__ __forceinline__ Workers workers_of(int blocks, int q_tiles, int tiles) {
@@ -438,27 +438,27 @@ __device__ __forceinline__ Workers workers_of(int blocks, int q_tiles, int tiles
 
 // work/run.cuh
 
-// The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
-// takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
-// least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
-// run more than it gains.
-// Where Q tiles are many and short, each warp takes a run of its own: it never waits for the others.
+// The K/V tiles of all Q tiles form one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile.
+// Each block takes a run of it. Runs have the same length and begin anywhere, so that all blocks end at the same
+// time. But if there are at least twice as many blocks as Q tiles, each Q tile is split among blocks of its own:
+// merging the warps twice would cost such a short run more than it gains.
+// If there are many short Q tiles, each warp takes a run of its own and never waits for the others.
 //
-// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
-// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share these Q tiles, and each team has a row of its own.
+// Block i of every team has the same run, so the teams read a K/V tile at the same time, and it is read from memory once for all of them.
 struct Run {
     int first, end;
-    int warps; // that share it: all warps of a block, or one
+    int warps; // warps that share it: all warps of a block, or one
 };
 
 // A Q tile: BLOCK_M rows that share a K/V head.
 struct Tile {
     int batch, kv_head;
-    int row;        // its first, of those of the group
+    int row;        // its first row, among those of the group
     int row_tiles;  // Q tiles of the K/V head
     int teams;      // that share them, with a row of K/V tiles each
-    int first, end; // its K/V tiles in the row of all
-    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
+    int first, end; // its K/V tiles in the row of all K/V tiles
+    int cost;       // gap before them: as many K/V tiles as take the time of a change of the Q tile
 };
 
 // Where a block begins.
@@ -467,13 +467,13 @@ struct Start {
     Run run;
 };
 
-// The blocks, or warps, that have a part of a Q tile, one after the other.
+// The consecutive blocks, or warps, that have a part of a Q tile.
 struct Parts {
     int first, count;
-    bool begins_before; // the run of the first one
+    bool begins_before; // the run of the first one begins before the Q tile
 };
 
-// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+// Returns the number of teams. Each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
 __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     for (int teams = 4; teams > 1; teams--)
         if (row_tiles % teams == 0 && blocks % teams == 0)
@@ -481,7 +481,7 @@ __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     return 1;
 }
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
+// Equal runs: the first `longer` runs have one K/V tile more than `length`. `team`: the first block of the team.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
 __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
@@ -490,10 +490,10 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
-// Does the run end before the Q tile behind this one?
+// True if the run ends before the next Q tile.
 __device__ __forceinline__ bool is_last(const Run &run, const Tile &tile) { return tile.end + tile.cost >= run.end; }
 
-// The next Q tile of the same sequence and team; false when there is none.
+// Advances to the next Q tile of the same sequence and team; false if there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
@@ -513,22 +513,22 @@ __device__ __forceinline__ Row row_of(const attention_params &p, const Tile &til
 
 // work/runs_of_lengths.cuh
 
-// Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
-// them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
+// Runs for sequences that have lengths of their own, which stay on the device: each warp finds its run, or that of its block,
+// from them. A run of many short Q tiles takes longer than one of few long ones, so each Q tile is charged a few extra K/V tiles.
 struct Plan {
     int workers; // blocks, or warps, that have a run
     int warps;   // that share a run: all warps of a block, or one
     int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
-    int cost;    // so many K/V tiles more for each Q tile, unless it is split
+    int cost;    // extra K/V tiles charged for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
-    int longer;  // ... and one more in so many first ones
+    int longer;  // ... and one more in this many first ones
 };
 
-// Of a sequence: Q tiles of all K/V heads, and K/V tiles of each.
+// The tiles of a sequence: Q tiles of all K/V heads, and K/V tiles of each Q tile.
 struct Tiles {
     int q_tiles, tiles;
-    // Of runs of one length, each of one Q tile, how many it has.
+    // Returns how many runs of `length` K/V tiles it has, if each run lies in one Q tile.
     __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
 };
 __device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
@@ -557,7 +557,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 #pragma unroll 1
     for (int batch = threadIdx.x % 32; batch < all.batch; batch += 128)
 #pragma unroll
-        for (int more = 0; more < 128; more += 32) { // whose lengths are loaded at the same time
+        for (int more = 0; more < 128; more += 32) { // their lengths are loaded at the same time
             const Tiles of = tiles_of_sequence(all, batch + more);
             q_tiles += of.q_tiles;
             tiles += of.q_tiles * of.tiles;
@@ -580,7 +580,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
         plan.longer = of_team % runs;
         return plan;
     }
-    // The shortest runs that the blocks suffice for; the last try always fits.
+    // The shortest runs for which there are enough blocks; the last try always fits.
     int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
 #pragma unroll 1
     for (int tries = 0; runs > blocks; tries++) {
@@ -593,7 +593,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     return plan;
 }
 
-// To be called by all lanes of a warp: 32 sequences at a time.
+// To be called by all lanes of a warp, which look at 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
     const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
     const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
@@ -602,7 +602,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
         const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
-        int sum = own; // of the sequences up to that of this lane
+        int sum = own; // sum over the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
             const int more = __shfl_up_sync(0xffffffffu, sum, lanes);
@@ -628,14 +628,14 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         } else {
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
-            start.run.first = wanted; // before the Q tile, if in its room
+            start.run.first = wanted; // may lie in the gap before the Q tile
             start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
 }
 
-// Of the Q tile that a run begins in.
+// Returns the parts of the Q tile in which a run begins.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
@@ -643,7 +643,7 @@ __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, 
     return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
-// The Q tile behind this one: there is one.
+// Returns the next Q tile, which must exist.
 __device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile) {
     if (advance(all, tile))
         return tile;
@@ -658,7 +658,7 @@ __device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile
 
 // walk/keys_from_start.cuh
 
-// What the rows of a Q tile see: nothing outside [first, end), everything within [full_first, full_end), which may be empty.
+// The keys that the rows of a Q tile see: none outside [first, end), all within [full_first, full_end), which may be empty.
 struct Keys {
     int first, end, full_first, full_end;
 };
@@ -668,9 +668,9 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
 }
 
 // walk/keys_of_warp.cuh
-// The K/V tiles of a warp: all that it has of a Q tile in a run of its own, or every WARPS-th of those of its block.
+// The K/V tiles of a warp for a Q tile: all of them in a run of its own, or every WARPS-th of those of its block.
 struct KeyWalk {
-    int tile, end;            // of the sequence: the next one; one past the last one
+    int tile, end;            // tiles of the sequence: the next one; one past the last one
     int full_first, full_end; // keys that all rows see
 };
 
@@ -684,14 +684,14 @@ __device__ __forceinline__ KeyWalk walk_of_warp(const attention_params &p, const
     return {first + begin + (warp & warps_of(run) - 1), first + min(end, count), keys.full_first, keys.full_end};
 }
 
-// Does some row not see some key of the tile?
+// True if some row does not see some key of the tile.
 __device__ __forceinline__ bool is_masked(const KeyWalk &walk) {
     return (walk.tile + 1) * BLOCK_N > walk.full_end;
 }
 
 // load/piece_bytes.cuh
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -702,11 +702,11 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 
 // load/pieces.cuh
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -714,19 +714,19 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
@@ -734,7 +734,7 @@ __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *f
 
 // load/narrow_piece_of_bytes.cuh
 
-// There is no asynchronous copy of single bytes: four are copied by loads, in place of a piece of 2.
+// There is no asynchronous copy of single bytes. Loads copy four of them, in place of a piece of 2 bytes.
 template <> __device__ __forceinline__ void copy_piece_of<2>(SharedAddress to, const InputKv *from, int wanted) {
     unsigned word = 0;
 #pragma unroll
@@ -753,17 +753,17 @@ struct KeyStage {
     float k_scale[BLOCK_N], v_scale[BLOCK_N];
 };
 
-// The lanes of a warp fill the rows of a tile, neighbours along a row: `count` rows of COLUMNS elements, which begin where `rows`
-// says, and zeros behind them.
+// The lanes of a warp fill the rows of a tile, neighbouring lanes along a row, with `count` rows of COLUMNS
+// elements, whose addresses come from `rows`, and with zeros after them.
 template <int SIZE, int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const RowsFrom &rows, int count) {
     constexpr int BYTES = sizeof(InputKv), STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP;
-    const int lane = set_apart(threadIdx.x) % 32; // or addresses would be kept from tile to tile
+    const int lane = set_apart(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
     if constexpr (SIZE == 16 && WIDTH % 8 == 0 && 32 % WIDTH == 0) {
         constexpr int DOWN = 32 / WIDTH;
         const SharedAddress to = tile.address(lane / WIDTH, lane % WIDTH);
 #pragma unroll
-        for (int down = 0; down < BLOCK_N; down += DOWN) { // no bit of `down` is in the number of the first row
+        for (int down = 0; down < BLOCK_N; down += DOWN) { // `down` has no bit in common with the number of the first row
             const int row = lane / WIDTH + down;
             copy_piece_of<SIZE>(tile.beyond(to, down, down % 8), rows.from(row) + lane % WIDTH * (16 / BYTES),
                                 row < count ? BYTES * COLUMNS == WIDTH * 16 ? 16 : BYTES * COLUMNS - lane % WIDTH * 16 : 0);
@@ -778,7 +778,7 @@ __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const
     }
 }
 
-// The same, with pieces of `size` bytes.
+// Calls copy_rows_by with pieces of `size` bytes.
 template <int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows(Rows16<BLOCK_N, WIDTH> &to, const RowsFrom &rows, int count, int size) {
     if (size == 16)
@@ -793,11 +793,11 @@ __device__ __forceinline__ void copy_rows(Rows16<BLOCK_N, WIDTH> &to, const Rows
 
 // load/paged_keys_by_warp.cuh
 
-// The rows of a tile of keys or values, which are in pages.
+// The rows of a tile of K or V, which lie in pages.
 struct KeyRows {
     const InputKv *head; // in row 0 of page 0
     long long page_stride, row_stride;
-    int page, key; // the page of the key that this lane knows; the first key
+    int page, key; // page of the key that this lane looked up; first key of the tile
 
     __device__ __forceinline__ const InputKv *from(int row) const {
         if constexpr (PAGE_SIZE % BLOCK_N == 0)
@@ -806,25 +806,25 @@ struct KeyRows {
     }
 };
 
-// Page numbers of the tiles of a warp that are copied next: each lane has that of one key.
+// Page numbers of the next tiles that a warp copies. Each lane has the page number of one key.
 using PageNumbers = int[STAGES][32];
 
-// The tiles of a warp, over all Q tiles of its block, copied by its lanes STAGES ahead of their use. With each tile come the page
-// numbers of the one STAGES behind it, so that nobody waits for a page number.
+// The K/V tiles of a warp, over all Q tiles of its block. Its lanes copy them STAGES ahead of their use. With each
+// tile they copy the page numbers of the tile STAGES later, so that nothing waits for a page number.
 struct KeyCopies {
-    // A tile that is to be copied.
+    // A tile to copy.
     struct Next {
-        int key, count, kv_head; // its first key; rows that are there, 0: there is no such tile
+        int key, count, kv_head; // first key; number of existing rows, 0: no such tile
     };
     const attention_params &all;
     const Run &run;
     KeyStage (&stage)[STAGES];
     PageNumbers &pages;
     int k_piece, v_piece; // bytes
-    int stages_free, to;  // the first free one
+    int stages_free, to;  // number of free stages; the first of them
     Next next[STAGES];
-    Tile tile;    // which page numbers are copied for
-    KeyWalk walk; // over the tiles behind `next`
+    Tile tile;    // the Q tile that page numbers are copied for
+    KeyWalk walk; // over the tiles after `next`
     const int *page_table;
     int len_kv;
 
@@ -850,8 +850,8 @@ struct KeyCopies {
         len_kv = p.len_kv;
     }
 
-    // The next tile, whose page numbers are copied to stage `at`. What is no key has no page either: page numbers behind the end of
-    // a sequence may be anything.
+    // Returns the next tile and starts copying its page numbers to stage `at`. Where there is no key, there is no
+    // page either: page numbers past the end of a sequence may be anything.
     __device__ __forceinline__ Next find(int at) {
         while (walk.tile >= walk.end && !is_last(run, tile))
             enter(next_tile(all, tile));
@@ -863,7 +863,7 @@ struct KeyCopies {
         return {key, len_kv - key, tile.kv_head};
     }
 
-    // Starts copying tiles to all free stages. Ends a group even if nothing is left to copy: groups are counted.
+    // Starts copying tiles to all free stages. Commits a group even if there is nothing left to copy, since groups are counted.
     __device__ __forceinline__ void fill() {
 #pragma unroll 1
         for (; stages_free > 0; stages_free--) {
@@ -888,7 +888,7 @@ struct KeyCopies {
             to = to + 1 < STAGES ? to + 1 : 0;
         }
     }
-    // Until the oldest tile that is under way has come. Its stage is free when it has been read.
+    // Waits until the oldest tile in flight has arrived. Its stage is free once it has been read.
     __device__ __forceinline__ void await() {
         copy_async_wait_groups<STAGES - 1>();
         __syncwarp();
@@ -899,22 +899,22 @@ struct KeyCopies {
 struct Shared {
     KeyStage stage[WARPS][STAGES];
     PageNumbers pages[WARPS];
-    float o[WARPS][COLUMNS_V][8]; // of one group of rows, scaled to the largest maximum
+    float o[WARPS][COLUMNS_V][8]; // of one group of 8 rows, scaled to the largest maximum
     float max[WARPS][BLOCK_M], sum[WARPS][BLOCK_M];
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
 // load/halves_of_bf16.cuh
 
-// A row of Q from bf16 to halves, divided by the power of two that leaves its largest element between 2^14 and 2^15: so elements
-// down to 2^-28 of that are exact, and smaller ones are off by 2^-39 of it at most. Returns the power. To be called by the four lanes
-// that have the row.
+// Converts a row of Q from bf16 to fp16, divided by the power of two that leaves its largest element between 2^14
+// and 2^15. So elements down to 2^-28 of the largest are exact, and smaller ones are off by at most 2^-39 of it.
+// Returns the power. To be called by the four lanes that hold the row.
 __device__ __forceinline__ float to_halves(unsigned (&halves)[Q_STEPS][2], const unsigned (&row)[Q_STEPS][2]) {
     unsigned most = 0;
 #pragma unroll
@@ -938,10 +938,10 @@ __device__ __forceinline__ float to_halves(unsigned (&halves)[Q_STEPS][2], const
 
 // load/queries_for_bytes.cuh
 
-// Q^T of a Q tile as operand b of S^T = K Q^T, whose K has elements of a byte: in halves, in registers of every warp, of each group
-// of 8 rows row lane / 4. A lane gets four neighbouring columns of K by one load, so it has those of Q: of 16 columns,
-// columns lane % 4 * 4 and the next count as columns lane % 4 * 2 and the next of the product, and the two behind them as those 8
-// further on.
+// Q^T of a Q tile as operand b of S^T = K Q^T, where K has 8-bit elements. Every warp holds it in registers, as
+// fp16: row lane / 4 of each group of 8 rows. A lane gets four neighbouring columns of K by one load, so it holds
+// the same columns of Q. Of 16 columns, lane % 4 * 4 and the next one serve as columns lane % 4 * 2 and the next of
+// the product, and the two after them as the columns 8 further on.
 
 // Q as it is in memory.
 struct QueriesAhead {
@@ -957,7 +957,7 @@ struct Queries {
         for (int n = 0; n < ROW_GROUPS; n++)
             b[n][0] = pairs[n][step][0], b[n][1] = pairs[n][step][1];
     }
-    // Takes what was loaded ahead.
+    // Takes the Q that was loaded ahead.
     __device__ __forceinline__ void begin(const QueriesAhead &ahead) {
 #pragma unroll
         for (int n = 0; n < ROW_GROUPS; n++) {
@@ -988,7 +988,7 @@ __device__ __forceinline__ QueriesAhead load_queries(const attention_params &p, 
                 else
                     four = make_uint2(pair_at<HEAD_DIM>(row + column, column), pair_at<HEAD_DIM>(row + column + 2, column + 2));
             }
-            // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+            // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
             const unsigned signs = p.scale < 0 ? 0x80008000 : 0;
             q.pairs[n][step][0] = four.x ^ signs, q.pairs[n][step][1] = four.y ^ signs;
         }
@@ -1003,7 +1003,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
@@ -1021,9 +1021,9 @@ __device__ __forceinline__ float lse_of(const attention_params &p, float max, fl
 // fragment/softmax_columns.cuh
 
 // The online softmax on S^T, in accumulators of mma: keys are rows and rows of Q are columns. Of each group of 8 rows, a thread
-// holds rows lane % 4 * 2 and the next, of keys lane / 4 and 8 further on.
+// holds rows lane % 4 * 2 and the next, for keys lane / 4 and lane / 4 + 8.
 
-// S^T of a K/V tile: of a group of rows and one of 16 keys, elements i are of row i % 2 and key 8 (i / 2).
+// S^T of a K/V tile: in a group of 8 rows and a group of 16 keys, element i is for row i % 2 and key 8 (i / 2) of the thread.
 struct Scores {
     float s[ROW_GROUPS][KEY_GROUPS][4];
 };
@@ -1040,7 +1040,7 @@ struct Columns {
     float c;
     float max[ROW_GROUPS][2]; // m: the largest score; before scaling, unless a score expression applies it
     float sum[ROW_GROUPS][2]; // l: this thread's share of the sum of 2^((s - m) c)
-    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is of row i % 2 and column lane / 4 + 8 (i / 2)
+    float o[ROW_GROUPS][O_STEPS][4]; // O^T, not divided by l: of 16 columns, element i is for row i % 2 and column lane / 4 + 8 (i / 2)
 
     __device__ __forceinline__ Columns(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), c(exponent_factor(p)) {}
@@ -1081,7 +1081,7 @@ struct Columns {
                 }
     }
 
-    // S -> P. Where a maximum grows, l and O are rescaled.
+    // S -> P. Rescales l and O where a maximum grows.
     __device__ __forceinline__ void weigh(Scores &s) {
         float top[ROW_GROUPS][2];
         bool grown = false;
@@ -1126,11 +1126,11 @@ struct Columns {
 
 // target/sm_89.cuh
 
-// sm_89: what compute capability 8.9 adds to sm_80. One instruction each; the host device has its own bodies under these names
+// sm_89: what compute capability 8.9 adds to sm_80. Each is one instruction; the host device has its own bodies under these names
 // (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// The two e4m3 numbers in the lower half of `pair`, as halves; exact.
+// Converts the two e4m3 numbers in the lower half of `pair` to halves; exact.
 __device__ __forceinline__ unsigned halves_of_e4m3(unsigned pair) {
     unsigned halves;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<unsigned short>(pair)));
@@ -1141,7 +1141,7 @@ __device__ __forceinline__ unsigned halves_of_e4m3(unsigned pair) {
 
 // fragment/halves_e4m3.cuh
 
-// Four e4m3 numbers as two pairs of halves; exact.
+// Converts four e4m3 numbers to two pairs of halves; exact.
 __device__ __forceinline__ void halves_of(unsigned (&pairs)[2], unsigned bytes) {
     pairs[0] = halves_of_e4m3(bytes);
     pairs[1] = halves_of_e4m3(bytes >> 16);
@@ -1149,9 +1149,10 @@ __device__ __forceinline__ void halves_of(unsigned (&pairs)[2], unsigned bytes) 
 
 // fragment/products_of_bytes.cuh
 
-// Products with K and V of 8 bits, which become halves in registers: ldmatrix takes two neighbouring bytes for one element.
+// Products with 8-bit K and V, which are converted to halves in registers: ldmatrix treats two neighbouring bytes as one element.
 
-// The column of O, of elements 2 (i % 2) and the next of a step: `group` counts 8 rows of a product, which are every other column.
+// Returns the column of O of elements 2 (group % 2) and the next in step group / 2. `group` counts 8 rows of a product, which are every
+// other column.
 __device__ __forceinline__ int column_of(int group) {
     return group / 2 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 * 2 + group % 2;
 }
@@ -1170,7 +1171,7 @@ __device__ __forceinline__ void multiply_scores(Scores &s, const Queries &q, con
     for (int step = 0; step < Q_STEPS; step++) {
         unsigned b[ROW_GROUPS][2];
         q.operand(b, step);
-        unsigned bytes[4]; // 16 columns of 32 keys: of keys lane / 4 and 8, 16, 24 further on, columns lane % 4 * 4 and the next
+        unsigned bytes[4]; // 16 columns of 32 keys: for keys lane / 4 and 8, 16, 24 further on, the four columns from lane % 4 * 4 on
         load_matrices_at(bytes, k.beyond(first, 0, step));
 #pragma unroll
         for (int t = 0; t < KEY_GROUPS; t++) {
@@ -1193,12 +1194,12 @@ __device__ __forceinline__ void multiply_output(float (&o)[ROW_GROUPS][O_STEPS][
     const SharedAddress first = v.address(threadIdx.x % 32, 0);
 #pragma unroll
     for (int step = 0; step < O_STEPS; step++) {
-        unsigned bytes[4]; // 16 columns of 32 keys: of keys lane % 4 * 2 and the next, and 8, 16, 24 further on, columns lane / 4 * 2
+        unsigned bytes[4]; // 16 columns of 32 keys: for keys lane % 4 * 2 and the next, and 8, 16, 24 further on, columns lane / 4 * 2
                            // and the next
         load_matrices_transposed(bytes, v.beyond(first, 0, step));
 #pragma unroll
         for (int t = 0; t < KEY_GROUPS; t++) {
-            unsigned early[2], late[2]; // a column of two keys each
+            unsigned early[2], late[2]; // each register: one column of two keys
             halves_of(early, permute_bytes(bytes[2 * t], 0, 0x3120));
             halves_of(late, permute_bytes(bytes[2 * t + 1], 0, 0x3120));
             unsigned a[4] = {early[0], early[1], late[0], late[1]};
@@ -1213,7 +1214,7 @@ __device__ __forceinline__ void multiply_output(float (&o)[ROW_GROUPS][O_STEPS][
 
 // fragment/scores_scaled.cuh
 
-// S^T times the units of its rows and the scales of its keys.
+// Multiplies S^T by the units of its rows and the scales of its keys.
 __device__ __forceinline__ void scale_scores(Scores &s, const Queries &q, const KeyStage &keys) {
     const float *scale_of_key = keys.k_scale + threadIdx.x % 32 / 4;
 #pragma unroll
@@ -1244,13 +1245,13 @@ __device__ __forceinline__ void scale_output(float (&o)[ROW_GROUPS][O_STEPS][4],
 // fragment/weights_scaled.cuh
 
 // V with a scale for each key, which multiplies P: O += (P scale / unit) V, and O is in units of a power of two. No product is more
-// than 2, and what is least of the largest one's scale is not lost to the narrow range of halves.
+// than 2, and keys with the largest scale lose no small P to the narrow range of halves.
 struct ValueUnit {
     float unit; // at least half of the largest scale so far, unless that is larger than 2^127 or not finite
 
     __device__ __forceinline__ void begin() { unit = 0x1p-100f; }
 
-    // P^T of a K/V tile, times the scales of its keys, rounded to halves.
+    // Returns P^T of a K/V tile, times the scales of its keys, rounded to halves.
     __device__ __forceinline__ Weights weights_of(const Scores &s, const float *scales, float (&o)[ROW_GROUPS][O_STEPS][4]) {
         const float *scale_of_key = scales + threadIdx.x % 32 / 4;
         float scale[KEY_GROUPS][2], most = 0;
@@ -1282,7 +1283,7 @@ struct ValueUnit {
             }
         return weights;
     }
-    // The unit becomes the power of two below the largest of `most`, or 2^126.
+    // Raises the unit to the power of two not above the largest `most` of the lanes, but at most 2^126.
     __device__ __forceinline__ void raise(float most, float (&o)[ROW_GROUPS][O_STEPS][4]) {
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2)
@@ -1291,31 +1292,31 @@ struct ValueUnit {
         scale_output(o, unit / raised);
         unit = raised;
     }
-    // O as it is.
+    // Multiplies O by the unit.
     __device__ __forceinline__ void end(float (&o)[ROW_GROUPS][O_STEPS][4]) const { scale_output(o, unit); }
 };
 
 // store/columns.cuh
 
-// One element of O, divided by l.
+// Stores one element of O, already divided by l.
 __device__ __forceinline__ void store_element(const attention_params &p, int batch, const Row &at, int column, float x) {
     if (at.query < p.len_q && column < HEAD_DIM_V)
         static_cast<Output *>(p.o)[batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride + column] =
             to_output(x);
 }
 
-// LSE of a row, unless lse is null.
+// Stores the LSE of a row, unless lse is null.
 __device__ __forceinline__ void store_lse(const attention_params &p, int batch, const Row &at, float max, float sum) {
     if (p.lse && at.query < p.len_q)
         p.lse[batch * p.lse_batch_stride + at.head * p.lse_head_stride + at.query] = lse_of(p, max, sum);
 }
 
-// What O is multiplied by to divide it by l. A row that saw no key stays 0.
+// Returns the factor that divides O by l. O of a row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
 // store/part.cuh
 
-// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
+// The result of a run of K/V tiles for the rows of a Q tile that it shares with other runs.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
@@ -1323,10 +1324,10 @@ struct Part {
 
 // store/parts_of_workers.cuh
 
-// The workspace: of each worker, a block or a warp that has a run, its parts. It has two at most: of the Q tile that its run begins
-// in, and of the one that it ends in.
+// The workspace holds the parts of each worker, a block or a warp that has a run. A worker has at most two: one for
+// the Q tile in which its run begins, and one for that in which it ends.
 
-// A Q tile that is to be combined. The first worker whose run begins within it tells of it; the worker before has the first part.
+// A Q tile to combine. The first worker whose run begins within it records it; the worker before has the first part.
 struct Border {
     int batch, kv_head, row;
     int parts; // 2 count + begins_before; 0: there is nothing to combine
@@ -1334,7 +1335,7 @@ struct Border {
 
 struct WorkerParts {
     Part part[2];
-    int4 border[2]; // a Border, and room: so rows of O begin with a sector of memory
+    int4 border[2]; // a Border, and padding, so that rows of O begin at a sector of memory
 };
 static_assert(sizeof(WorkerParts) == 2 * sizeof(Part) + BORDER_BYTES, "as in the workspace directive");
 
@@ -1345,9 +1346,9 @@ __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, 
     return &parts_of_worker(p, worker).part[begins_before];
 }
 
-// Among all warps that there are. A few long runs are on different multiprocessors.
+// Returns this warp's place among all warps of the launch. A few long runs are on different multiprocessors.
 __device__ __forceinline__ int place_of_warp() { return warp_index() * gridDim.x + blockIdx.x; }
-// There is room for a worker a warp where there can be Q tiles enough for that, else for one a block.
+// True if there is room for the place: for one worker per warp where there can be enough Q tiles for that, else for one per block.
 __device__ __forceinline__ bool has_place(const attention_params &all, int place) {
     const int blocks = gridDim.x, row_tiles = (rows_of_group(all) + BLOCK_M - 1) / BLOCK_M;
     return place < blocks || row_tiles * all.kv_heads * all.batch >= APART_Q_TILES * blocks;
@@ -1365,7 +1366,7 @@ __device__ __forceinline__ void leave_border(const attention_params &all, const 
         parts_of_worker(all, worker).border[0] =
             make_int4(tile.batch, tile.kv_head, tile.row, 2 * parts.count + parts.begins_before);
 }
-// To be called by every warp, for its place: a block has one run, or each of its warps has.
+// To be called by every warp, for its place: either the block has one run, or each of its warps has one.
 __device__ __forceinline__ void leave_borders(const attention_params &all, const Plan &plan, const Start &start, int worker,
                                               int place) {
     if (worker == place)
@@ -1380,7 +1381,7 @@ __device__ __forceinline__ Border border_of(const attention_params &all, int wor
 
 // pipeline/merge_warps.cuh
 
-// What the warps have of a Q tile becomes O, or the block's part of it: everybody's O and l relative to the largest m, added up.
+// Merges what the warps hold of a Q tile into O, or the block's part of it: O and l of each warp, relative to the largest m, added up.
 __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
                                             const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
@@ -1398,7 +1399,7 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
         }
 #pragma unroll
     for (int n = 0; n < ROW_GROUPS; n++) {
-        __syncthreads(); // maxima are there, and O of the group before has been read
+        __syncthreads(); // the maxima are in shared memory, and O of the previous group has been read
         float keep[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
@@ -1454,7 +1455,7 @@ __device__ __forceinline__ void merge_warps(Shared &shared, Columns &columns, co
 
 // store/columns_of_warp.cuh
 
-// What a warp with a run of its own has of a Q tile becomes O, or the run's part of it.
+// Stores the result of a warp with a run of its own: O of the Q tile, or the run's part of it.
 __device__ __forceinline__ void store_columns(Columns &columns, const attention_params &p, const Run &run, const Tile &tile,
                                               int worker) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
@@ -1487,7 +1488,7 @@ __device__ __forceinline__ void store_columns(Columns &columns, const attention_
         }
 }
 
-// A warp with a run of its own has all of it; the warps of a block merge what they have.
+// A warp with a run of its own stores its result. The warps of a block that share a run merge theirs.
 __device__ __forceinline__ void store_or_merge(Shared &shared, Columns &columns, const attention_params &p, const Run &run,
                                                const Tile &tile, int worker) {
     if (run.warps == 1)
@@ -1498,14 +1499,14 @@ __device__ __forceinline__ void store_or_merge(Shared &shared, Columns &columns,
 
 // store/combine_borders_launch.cuh
 
-// Combines the parts of the Q tiles that several workers had, always in the same order: a launch behind the first one. A warp has
-// one row of the Q tile that worker `place` told of, and a lane has four columns of every 128.
+// The second launch. It combines the parts of the Q tiles that several workers had, always in the same order. A
+// warp takes one row of the Q tile that worker `place` recorded, and a lane takes four columns of every 128.
 constexpr int QUADS = (COLUMNS_V + 127) / 128, PARTS_AHEAD = QUADS < 4 ? 4 / QUADS : 1;
 
 struct PartRows {
     float4 o[PARTS_AHEAD][QUADS];
 
-    // O of parts from `index` on; zeros where there is none.
+    // Loads O of the parts from `index` on; zeros where there is no part.
     __device__ __forceinline__ void load(const attention_params &p, const Parts &parts, int index, int row) {
 #pragma unroll
         for (int i = 0; i < PARTS_AHEAD; i++, index++)
@@ -1522,7 +1523,7 @@ struct PartRows {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     attention_combine_runs(const __grid_constant__ attention_params all) {
-    constexpr int BLOCKS = BLOCK_M / WARPS; // of a Q tile
+    constexpr int BLOCKS = BLOCK_M / WARPS; // blocks per Q tile
     const int place = blockIdx.x / BLOCKS, row = blockIdx.x % BLOCKS * WARPS + warp_index(), lane = threadIdx.x % 32;
     grid_dependency_wait();
     launch_dependents();
@@ -1547,7 +1548,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
 
     float4 o[QUADS] = {};
-    float sum = 0, weight = 0; // a lane knows the weight of one of 32 parts
+    float sum = 0, weight = 0; // each lane has the weight of one of 32 parts
 #pragma unroll 1
     for (int i = 0; i < parts.count; i += PARTS_AHEAD) {
         if (i % 32 == 0) {
@@ -1589,7 +1590,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const __grid_constant__ attention_params all) {
     Shared &shared = *dynamic_shared<Shared>();
-    grid_dependency_wait(), launch_dependents(); // lengths are in memory
+    grid_dependency_wait(), launch_dependents(); // the plan reads lengths from memory
     const Plan plan = plan_of(all, gridDim.x);
     const int place = place_of_warp(), worker = plan.warps == 1 ? place : blockIdx.x;
     if (worker >= plan.workers)
@@ -1599,7 +1600,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_decode(const 
     const Run &run = start.run;
     Tile tile = start.tile;
     attention_params p = sequence_of(all, tile.batch);
-    QueriesAhead ahead = load_queries(p, tile); // before K and V: behind them it would wait for as long as they take
+    QueriesAhead ahead = load_queries(p, tile); // before K and V: issued after them, Q would wait until they arrive
     KeyCopies copies(all, run, tile, shared.stage[warp_index()], shared.pages[warp_index()]);
     Queries q;
     Columns columns(p, tile);

@@ -50,7 +50,7 @@ constexpr int ROWS = 16; // threads / lanes
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -73,22 +73,22 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -135,7 +135,7 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // load/key_rows.cuh
 
-// A key of a head: its rows of K and V.
+// Returns the row of K, or of V, of a key of the head.
 __device__ __forceinline__ const InputKv *key_row(const attention_params &p, const Head &head, int key) {
     return head.k + key * p.k_row_stride;
 }
@@ -156,7 +156,7 @@ struct Keys {
 __device__ __forceinline__ Keys keys_of(const attention_params &p, int query) { return {0, keys_seen(p, query)}; }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -164,8 +164,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -205,7 +206,7 @@ template <int DIM> __device__ __forceinline__ void slice_store(Output *row, cons
             row[slice_place(i)] = to_output(x.value[i]);
 }
 
-// The sum over the whole row of a * b, the same bits in every lane.
+// Returns the sum of a * b over the whole row, with the same bits in every lane.
 template <int DIM> __device__ __forceinline__ float slice_dot(const Slice<DIM> &a, const Slice<DIM> &b) {
     float sum = 0;
 #pragma unroll
@@ -241,7 +242,7 @@ __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score never becomes the maximum, but makes the sum NaN.
 __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
     float max = fmaxf(a.max, b.max);
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
@@ -251,7 +252,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -260,7 +261,7 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_multi_pass(const __grid_constant__ attention_params p) {
-    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     const long long index = row / p.len_q; // batch * heads + head

@@ -136,14 +136,14 @@ constexpr int COMBINE_SHARES = 6;
 constexpr int COMBINE_BYTES = 6144;
 
 // Attention with V in K on Hopper: the absorbed form of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
-// All query heads share one K/V head whose rows are wide, so that the tensor cores have as much to do as the memory.
+// All query heads share one K/V head whose rows are wide, so the tensor cores are as busy as the memory.
 //
-//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has a barrier
-//                              of its own, so S begins with the first one; each half of V is loaded anew when its warpgroup
-//                              has read it
-//     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup has half of the columns of O, for the registers of one
-//                              do not hold them all, and computes S and P of every other tile. P goes to the other warpgroup
-//                              through the last columns of the K/V tile in shared memory, which only S needs.
+//     producer, a thread       loads each K/V tile once, by TMA: V is its first columns. Each panel of 64 columns has its own
+//                              barrier, so S begins when the first panel arrives; each half of V is reloaded as soon as its
+//                              warpgroup has read it
+//     consumers, 2 warpgroups  64 rows of one query's heads. Each warpgroup holds half of the columns of O, because the registers
+//                              of one cannot hold them all, and computes S and P of every other tile. It passes P to the other
+//                              warpgroup through the last columns of the K/V tile in shared memory, which only S needs.
 //
 //     warpgroup 0    S of a   softmax              O += P V of a        O += P V of b   S of the next a
 //     warpgroup 1    S of b                        O += P V of a, softmax beside it     O += P V of b   S of the next b
@@ -151,11 +151,11 @@ constexpr int COMBINE_BYTES = 6144;
 //     m' = max(m, row maxima of S)    P = e^(S - m')      (64, 64)
 //     l = e^(m - m') l + row sums     O = e^(m - m') O + P V  (64, HEAD_DIM_V), tile after tile in both warpgroups
 //
-// Blocks take runs of K/V tiles of equal length; a second launch combines the parts of those Q tiles that several worked on.
+// Blocks take equally long runs of K/V tiles; a second launch combines the parts of those Q tiles that several blocks worked on.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -176,8 +176,8 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 
-    /* Sequences with lengths of their own, which stay on the device; above are the most that there may be. A kernel works on one
-       of them by sequence_of (sequence/). Null where the layout has no such array. */
+    /* Sequences with individual lengths, which stay on the device; the lengths above are the maxima. A kernel works on one
+       sequence through sequence_of (sequence/). Arrays that the layout does not have are null. */
     const int *cu_seqlens_q;     /* (batch + 1): the first row of each sequence in the packed Q and O, and the end of the last */
     const int *cu_seqlens_kv;    /* (batch + 1): the same of K and V */
     const int *lengths_kv;       /* (batch): keys of each sequence */
@@ -185,9 +185,9 @@ struct attention_params {
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
     const int *page_indices;
     long long page_table_row_stride;
-    int pages;                   /* of K and V: page numbers are less */
+    int pages;                   /* of K and V: page numbers are smaller */
     int total_q, total_kv;       /* rows of the packed tensors */
-    int max_len_q, max_len_kv;   /* as len_q and len_kv, which sequence_of replaces */
+    int max_len_q, max_len_kv;   /* the same as len_q and len_kv, which sequence_of replaces */
     int first_q, first_kv;       /* set by sequence_of: the sequence's first row of the packed tensors */
 };
 
@@ -206,23 +206,23 @@ struct attention_tma_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -237,14 +237,14 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -270,31 +270,31 @@ using Output = unsigned short; // bfloat16
 __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(x); }
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-// The launch behind this one may start, once every block has called it or has ended.
+// Lets the next launch start once every block has called this or has ended.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 #endif
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -308,7 +308,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // target/sm_90a_async.cuh
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -343,22 +343,22 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -371,7 +371,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -379,10 +379,10 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -393,7 +393,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -404,8 +404,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
@@ -415,10 +415,10 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 
 // target/wgmma_scores.cuh
 
-// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// S on the tensor cores: each wgmma wrapper covers all k steps of its product.
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+// all STEPS of 16 of the contracted dimension: a statement names all accumulators, and compilers are slow on such statements.
 #ifndef ATTILE_HOST
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
@@ -433,9 +433,9 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 
 // target/wgmma_panel_ss_nt.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
-// sum (64, N) = a (64, 64) b (N, 64)^T, plus sum if KEEP: a panel of each, in shared memory.
+// sum (64, N) = a (64, 64) b (N, 64)^T, plus sum if KEEP: one panel of each operand, in shared memory.
 template <int N, bool KEEP, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_panel_ss_nt(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
     static_assert(N == BLOCK_N && OF_BFLOAT16 == BFLOAT16, "the instruction below");
@@ -512,7 +512,7 @@ __device__ __forceinline__ void wgmma_panel_ss_nt(float (&sum)[N / 2], unsigned 
 
 // target/wgmma_rs_nn.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -585,7 +585,7 @@ __device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
 
 // target/wgmma_ss_nn.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in shared memory.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -661,7 +661,7 @@ template <int SIZE> struct Ring {
 };
 
 // pipeline/release.cuh
-// Consumers release a stage to its producer, one warp for the warpgroup, when the wgmmas of the warpgroup have read it.
+// Releases a stage to its producer when the wgmmas of the warpgroup have read it. One warp arrives for the warpgroup.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
@@ -669,7 +669,7 @@ __device__ __forceinline__ void release(Barrier *empty) {
 
 // sequence/padded.cuh
 
-// What holds for one sequence: the number of its keys, and its page numbers. Its tensors are those of all, and its index is still
+// Parameters of one sequence: its number of keys and its page numbers. It uses the tensors of all sequences, and its index is still
 // the batch.
 struct SequenceNumbers {
     int len_kv;
@@ -683,7 +683,7 @@ __device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_para
     return its;
 }
 
-// What a kernel is told of all sequences -> what holds for one.
+// Turns the parameters of all sequences into those of one.
 __device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
     p.len_kv = its.len_kv;
@@ -697,8 +697,8 @@ __device__ __forceinline__ attention_params sequence_of(const attention_params &
 
 // work/row_of_query.cuh
 
-// Rows of Q that share a K/V head: query after query, of each all heads of the group, filled up to whole Q tiles. So all rows of a
-// Q tile are of one query and see the same keys.
+// Rows of Q that share a K/V head: query by query, and for each query all heads of the group, padded to whole Q
+// tiles. So all rows of a Q tile belong to one query and see the same keys.
 
 // The query and the head that a row belongs to.
 struct Row {
@@ -717,31 +717,31 @@ __device__ __forceinline__ Row row_of_group(const attention_params &p, int kv_he
     return head < heads_of_group(p) ? Row{query, kv_head * heads_of_group(p) + head} : Row{p.len_q, kv_head * heads_of_group(p)};
 }
 
-// The first rows of a Q tile that are no padding: its query's heads one after the other.
+// Returns how many rows of a Q tile, the first ones, are not padding: the heads of its query, one after the other.
 template <typename Tile> __device__ __forceinline__ int rows_in_tile(const attention_params &p, const Tile &tile) {
     return min(BLOCK_M, heads_of_group(p) - tile.row % rows_of_query(p));
 }
 
 // work/workers_blocks.cuh
 
-// Who takes runs of K/V tiles that begin anywhere: blocks.
+// Blocks take the runs of K/V tiles that begin anywhere.
 struct Workers {
-    int most;      // that there can be
-    int cost;      // K/V tiles that a Q tile counts as in addition to its own
-    int least_run; // K/V tiles
+    int most;      // largest number of workers
+    int cost;      // extra K/V tiles charged for each Q tile
+    int least_run; // shortest run, in K/V tiles
 };
 
 __device__ __forceinline__ Workers workers_of(int blocks, int, int) { return {blocks, Q_TILE_COST, LEAST_RUN + Q_TILE_COST}; }
 
 // work/run.cuh
 
-// The K/V tiles of all Q tiles stand in one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile. Each block
-// takes a run of them. Runs are equally long and begin anywhere, so that all blocks end at the same time; but where blocks are at
-// least twice as many as Q tiles, a Q tile is split among blocks of its own: merging the warps twice would cost such a short
-// run more than it gains.
+// The K/V tiles of all Q tiles form one row: sequence after sequence, K/V head after K/V head, Q tile after Q tile.
+// Each block takes a run of it. Runs have the same length and begin anywhere, so that all blocks end at the same
+// time. But if there are at least twice as many blocks as Q tiles, each Q tile is split among blocks of its own:
+// merging the warps twice would cost such a short run more than it gains.
 //
-// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share them, with a row each: block i of every team
-// has the same run, so the teams read a K/V tile at the same time, and the memory is read once for all of them.
+// The Q tiles of a K/V head read the same K/V tiles. Up to 4 teams of blocks share these Q tiles, and each team has a row of its own.
+// Block i of every team has the same run, so the teams read a K/V tile at the same time, and it is read from memory once for all of them.
 struct Run {
     int first, end;
 };
@@ -749,11 +749,11 @@ struct Run {
 // A Q tile: BLOCK_M rows that share a K/V head.
 struct Tile {
     int batch, kv_head;
-    int row;        // its first, of those of the group
+    int row;        // its first row, among those of the group
     int row_tiles;  // Q tiles of the K/V head
     int teams;      // that share them, with a row of K/V tiles each
-    int first, end; // its K/V tiles in the row of all
-    int cost;       // room before them, in K/V tiles, which take as long as a change of the Q tile
+    int first, end; // its K/V tiles in the row of all K/V tiles
+    int cost;       // gap before them: as many K/V tiles as take the time of a change of the Q tile
 };
 
 // Where a block begins.
@@ -762,13 +762,13 @@ struct Start {
     Run run;
 };
 
-// The blocks, or warps, that have a part of a Q tile, one after the other.
+// The consecutive blocks, or warps, that have a part of a Q tile.
 struct Parts {
     int first, count;
-    bool begins_before; // the run of the first one
+    bool begins_before; // the run of the first one begins before the Q tile
 };
 
-// How many teams there are: each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
+// Returns the number of teams. Each K/V head of a sequence has a multiple of `row_tiles` Q tiles.
 __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     for (int teams = 4; teams > 1; teams--)
         if (row_tiles % teams == 0 && blocks % teams == 0)
@@ -776,7 +776,7 @@ __device__ __forceinline__ int teams_of(int row_tiles, int blocks) {
     return 1;
 }
 
-// Equal runs: the first `longer` ones have a K/V tile more than `length`. `team`: its first block.
+// Equal runs: the first `longer` runs have one K/V tile more than `length`. `team`: the first block of the team.
 __device__ __forceinline__ int first_of_run(int length, int longer, int worker) { return worker * length + min(worker, longer); }
 __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Tile &tile, int team) {
     const int of_longer = longer * (length + 1), last = tile.end - 1;
@@ -785,7 +785,7 @@ __device__ __forceinline__ Parts parts_of_runs(int length, int longer, const Til
     return {team + from, to - from + 1, first_of_run(length, longer, from) < tile.first};
 }
 
-// The next Q tile of the same sequence and team; false when there is none.
+// Advances to the next Q tile of the same sequence and team; false if there is none.
 __device__ __forceinline__ bool advance(const attention_params &p, Tile &tile) {
     const int tiles = tile.end - tile.first;
     tile.first = tile.end + tile.cost;
@@ -808,21 +808,21 @@ __device__ __forceinline__ int first_query(const attention_params &p, const Tile
 
 // work/runs_of_lengths.cuh
 
-// Runs where sequences have lengths of their own, which stay on the device: each warp finds its run, or that of its block, from
-// them. A run of many short Q tiles takes longer than one of few long ones. So each Q tile counts as some K/V tiles more.
+// Runs for sequences that have lengths of their own, which stay on the device: each warp finds its run, or that of its block,
+// from them. A run of many short Q tiles takes longer than one of few long ones, so each Q tile is charged a few extra K/V tiles.
 struct Plan {
     int workers; // blocks that have a run
     int teams;   // of blocks
     bool splits; // a Q tile is split among blocks of its own; else runs begin anywhere
-    int cost;    // so many K/V tiles more for each Q tile, unless it is split
+    int cost;    // extra K/V tiles charged for each Q tile, unless it is split
     int length;  // K/V tiles of a run ...
-    int longer;  // ... and one more in so many first ones
+    int longer;  // ... and one more in this many first ones
 };
 
-// Of a sequence: Q tiles of all K/V heads, and K/V tiles of each.
+// The tiles of a sequence: Q tiles of all K/V heads, and K/V tiles of each Q tile.
 struct Tiles {
     int q_tiles, tiles;
-    // Of runs of one length, each of one Q tile, how many it has.
+    // Returns how many runs of `length` K/V tiles it has, if each run lies in one Q tile.
     __device__ __forceinline__ int runs(int length) const { return q_tiles * ((tiles + length - 1) / length); }
 };
 __device__ __forceinline__ Tiles tiles_of_sequence(const attention_params &all, int batch) {
@@ -851,7 +851,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
 #pragma unroll 1
     for (int batch = threadIdx.x % 32; batch < all.batch; batch += 128)
 #pragma unroll
-        for (int more = 0; more < 128; more += 32) { // whose lengths are loaded at the same time
+        for (int more = 0; more < 128; more += 32) { // their lengths are loaded at the same time
             const Tiles of = tiles_of_sequence(all, batch + more);
             q_tiles += of.q_tiles;
             tiles += of.q_tiles * of.tiles;
@@ -873,7 +873,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
         plan.longer = of_team % runs;
         return plan;
     }
-    // The shortest runs that the blocks suffice for; the last try always fits.
+    // The shortest runs for which there are enough blocks; the last try always fits.
     int length = max(LEAST_RUN, (tiles + blocks - 1) / blocks), runs = runs_of_all(all, length);
 #pragma unroll 1
     for (int tries = 0; runs > blocks; tries++) {
@@ -886,7 +886,7 @@ __device__ __forceinline__ Plan plan_of(const attention_params &all, int blocks)
     return plan;
 }
 
-// To be called by all lanes of a warp: 32 sequences at a time.
+// To be called by all lanes of a warp, which look at 32 sequences at a time.
 __device__ __forceinline__ Start start_of(const attention_params &all, const Plan &plan, int worker) {
     const int lane = threadIdx.x % 32, workers = plan.workers / plan.teams, team = worker / workers;
     const int wanted = plan.splits ? worker : first_of_run(plan.length, plan.longer, worker % workers);
@@ -895,7 +895,7 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
     for (int batch = 0;; batch += 32) {
         const Tiles of = tiles_of_sequence(all, batch + lane);
         const int own = plan.splits ? of.runs(plan.length) : of.q_tiles / plan.teams * (plan.cost + of.tiles);
-        int sum = own; // of the sequences up to that of this lane
+        int sum = own; // sum over the sequences up to that of this lane
 #pragma unroll
         for (int lanes = 1; lanes < 32; lanes *= 2) {
             const int more = __shfl_up_sync(0xffffffffu, sum, lanes);
@@ -920,14 +920,14 @@ __device__ __forceinline__ Start start_of(const attention_params &all, const Pla
         } else {
             start.tile.first = before + index * of_tile + plan.cost;
             start.tile.end = start.tile.first + tiles;
-            start.run.first = wanted; // before the Q tile, if in its room
+            start.run.first = wanted; // may lie in the gap before the Q tile
             start.run.end = first_of_run(plan.length, plan.longer, worker % workers + 1);
         }
         return start;
     }
 }
 
-// Of the Q tile that a run begins in.
+// Returns the parts of the Q tile in which a run begins.
 __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, int worker) {
     if (plan.splits)
         return {worker - start.run.first / plan.length, (start.tile.end + plan.length - 1) / plan.length, false};
@@ -935,7 +935,7 @@ __device__ __forceinline__ Parts parts_of(const Plan &plan, const Start &start, 
     return parts_of_runs(plan.length, plan.longer, start.tile, worker / workers * workers);
 }
 
-// The Q tile behind this one: there is one.
+// Returns the next Q tile, which must exist.
 __device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile) {
     if (advance(all, tile))
         return tile;
@@ -949,19 +949,18 @@ __device__ __forceinline__ Tile next_tile(const attention_params &all, Tile tile
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // walk/keys_of_query.cuh
 
-// The K/V tiles that a block has of a Q tile whose rows are of one query.
+// The K/V tiles that a block processes for a Q tile whose rows belong to one query.
 struct KeyWalk {
-    int tile, end; // of the sequence: the first one; one past the last one, `tile` or less where there is none
-    int keys;      // that the query sees
+    int tile, end; // tiles of the sequence: the first one; one past the last one, `tile` or less if there is none
+    int keys;      // number of keys that the query sees
 };
 
 __device__ __forceinline__ KeyWalk walk_of_block(const attention_params &p, const Run &run, const Tile &tile) {
@@ -974,40 +973,40 @@ __device__ __forceinline__ KeyWalk walk_of_block(const attention_params &p, cons
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 struct alignas(1024) Shared {
-    Panels<PANELS, BLOCK_M> q;                      // at the end, O on its way out
+    Panels<PANELS, BLOCK_M> q;                      // at the end, O before it is stored
     Panels<PANELS, BLOCK_N> k[STAGES];              // V is the first panels; the last one becomes P
     float max[2][BLOCK_M], sum[2][BLOCK_M];         // of each warpgroup: m after its last tile, its share of l
-    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup needs the tile no more
+    Barrier full[STAGES][PANELS], empty[STAGES][2]; // a panel has arrived; a warpgroup no longer needs the tile
 };
 static_assert((sizeof(Shared) + 1023) / 1024 * 1024 == SHARED_BYTES, "as in the launch directive");
 
 // load/paged.cuh
 
-// A paged K or V: the page table of the sequence (sequence_of) says in which page a key is. The key is one of the sequence: page
-// numbers past its end may be anything.
+// Paged K or V: the page table of the sequence (sequence_of) gives the page of a key. The key must belong to the
+// sequence: page numbers past its end may be anything.
 __device__ __forceinline__ int page_of(const attention_params &p, int key) {
     return p.page_table[static_cast<unsigned>(key) / PAGE_SIZE];
 }
 
 // pipeline/panel_of_step.cuh
 
-// The order in which the panels of a K/V tile are loaded, and multiplied for S. First come those of V that the warpgroup which
-// computes S multiplies P by: it does so before the other one has P, so they are free first.
+// The order in which the panels of a K/V tile are loaded, and multiplied for S. First come the panels of V that the warpgroup
+// computing S multiplies its P by: it does so before the other one has P, so these panels are free first.
 __device__ __forceinline__ int panel_of_step(int step, int warpgroup) {
     return step < 2 * OUTPUT_PANELS ? (step + warpgroup * OUTPUT_PANELS) % (2 * OUTPUT_PANELS) : step;
 }
 
 // load/paged_keys_of_query.cuh
 
-// Where a tile has no key, the last rows of the sequence are loaded again: no other page is known.
+// Returns the first key of a share. Past the end of the sequence, its last rows are loaded again: no other page is known.
 __device__ __forceinline__ int share_of_key(const attention_params &p, int key) {
     return min(key, (p.len_kv - 1) / SHARE * SHARE);
 }
 
-constexpr int SHARES = BLOCK_N / SHARE; // of a K/V tile, each of which lies in one page
+constexpr int SHARES = BLOCK_N / SHARE; // shares of a K/V tile, each of which lies in one page
 
-// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use: each panel as soon as its place is empty,
-// in shares.
+// One thread loads the K/V tiles of all Q tiles of a block, STAGES ahead of their use. It loads each panel as soon
+// as its slot is empty, share by share.
 __device__ __forceinline__ void produce_keys(const attention_tma_params &given, Shared &shared, const Start &start) {
     const attention_params &all = given.attention;
     Ring<STAGES> ring = {0};
@@ -1020,7 +1019,7 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
             const int stage = ring.stage(), owner = (i - walk.tile) % 2;
             int pages[SHARES];
 #pragma unroll
-            for (int j = 0; j < SHARES; j++) // asked for before the stage is empty
+            for (int j = 0; j < SHARES; j++) // requested before the stage is empty
                 pages[j] = page_of(p, share_of_key(p, i * BLOCK_N + j * SHARE));
 #pragma unroll // a TMA operation takes 60 clocks, and the loop would take three times as long
             for (int step = 0; step < PANELS; step++) {
@@ -1043,7 +1042,7 @@ __device__ __forceinline__ void produce_keys(const attention_tma_params &given, 
 
 // load/piece_bytes.cuh
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -1053,7 +1052,7 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
@@ -1064,7 +1063,7 @@ template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *
 struct QueryRows {
     const attention_params &p;
     bool whole; // rows consist of pieces of 16 bytes
-    // scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+    // -Q if scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
     unsigned signs;
 
     __device__ __forceinline__ explicit QueryRows(const attention_params &p)
@@ -1100,16 +1099,16 @@ struct QueryRows {
 
 // load/queries_in_panels.cuh
 
-// Q of a Q tile to shared memory, as TMA would store it, by the threads of both consumer warpgroups: 4 threads a row. All
-// products with the Q before it are complete; O of that Q tile may still be on its way through this memory.
+// The threads of both consumer warpgroups write Q of a Q tile to shared memory, as TMA would store it, 4 threads per row.
+// All products with the previous Q are complete; O of the previous Q tile may still be on its way through this memory.
 __device__ __forceinline__ void load_queries(const attention_params &p, const Tile &tile, Panels<PANELS, BLOCK_M> &to) {
     const QueryRows rows(p);
     const int row = (threadIdx.x - 128) / 4;
     const Input *from = rows.row(tile, row);
-    uint4 chunks[2 * PANELS] = {}; // of padding
+    uint4 chunks[2 * PANELS] = {}; // zeros for padding
     if (from && rows.whole) {
 #pragma unroll
-        for (int i = 0; i < 2 * PANELS; i++) // all under way at once
+        for (int i = 0; i < 2 * PANELS; i++) // all in flight at once
             chunks[i] = rows.chunk_of<true>(from, 8 * (4 * i + threadIdx.x % 4));
     } else if (from) {
 #pragma unroll
@@ -1131,7 +1130,7 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
@@ -1148,25 +1147,25 @@ __device__ __forceinline__ float lse_of(const attention_params &p, float max, fl
 
 // store/columns.cuh
 
-// One element of O, divided by l.
+// Stores one element of O, already divided by l.
 __device__ __forceinline__ void store_element(const attention_params &p, int batch, const Row &at, int column, float x) {
     if (at.query < p.len_q && column < HEAD_DIM_V)
         static_cast<Output *>(p.o)[batch * p.o_batch_stride + at.head * p.o_head_stride + at.query * p.o_row_stride + column] =
             to_output(x);
 }
 
-// LSE of a row, unless lse is null.
+// Stores the LSE of a row, unless lse is null.
 __device__ __forceinline__ void store_lse(const attention_params &p, int batch, const Row &at, float max, float sum) {
     if (p.lse && at.query < p.len_q)
         p.lse[batch * p.lse_batch_stride + at.head * p.lse_head_stride + at.query] = lse_of(p, max, sum);
 }
 
-// What O is multiplied by to divide it by l. A row that saw no key stays 0.
+// Returns the factor that divides O by l. O of a row that saw no key stays 0.
 __device__ __forceinline__ float inverse_of(float sum) { return sum == 0 ? 1 : reciprocal_approx(sum); }
 
 // store/part.cuh
 
-// What a run of K/V tiles gives for the rows of a Q tile that others have runs of, too.
+// The result of a run of K/V tiles for the rows of a Q tile that it shares with other runs.
 struct Part {
     float o[BLOCK_M][COLUMNS_V]; // O, relative to m and not divided by l
     float2 state[BLOCK_M];       // m and l
@@ -1174,33 +1173,33 @@ struct Part {
 
 // store/parts_of_runs.cuh
 
-// Parts in the workspace. A block has two at most: of the Q tile that its run begins in, and of the one that it ends in.
+// Parts in the workspace. A block has at most two: one for the Q tile in which its run begins, and one for that in which it ends.
 __device__ __forceinline__ Part *part_of(const attention_params &p, int worker, bool begins_before) {
     return static_cast<Part *>(p.workspace) + 2 * worker + begins_before;
 }
 
 // pipeline/half_of_columns.cuh
 
-// One of the two consumer warpgroups. It has the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
-// other K/V tile. A thread has rows `row` and `row` + 8 of all of them. A warpgroup waits for each of its products; the other one,
-// which is elsewhere in its tile, keeps the tensor cores busy meanwhile.
+// One of the two consumer warpgroups. It holds the columns of O from OUTPUT_COLUMNS * index on, and it computes S and P of every
+// other K/V tile, its own tiles. A thread holds rows `row` and `row` + 8 of O, S and P. A warpgroup waits for each of its products;
+// meanwhile the other one, which is at a different point of its tile, keeps the tensor cores busy.
 struct Consumer {
     Shared &shared;
     int index, row;
-    float c;                    // from m and s to exponents of 2
+    float c;                    // factor from m and s to exponents of 2
     unsigned long long q, k, v; // matrix descriptors: of Q; of K and of this half of V in stage 0
-    Ring<STAGES> ring;          // the first K/V tile of the Q tile
+    Ring<STAGES> ring;          // position of the first K/V tile of the Q tile
     float s[BLOCK_N / 2], o[OUTPUT_COLUMNS / 2];
     unsigned weights[BLOCK_N / 16][4]; // P of an own tile
-    float top[2], row_sum[2];          // m with an own tile; this thread's share of its row sums
-    float max[2], sum[2];              // m; this thread's share of l, of own tiles
+    float top[2], row_sum[2];          // m including an own tile; this thread's share of the row sums of that tile
+    float max[2], sum[2];              // m; this thread's share of l over its own tiles
 
     __device__ __forceinline__ Consumer(Shared &shared, int index, float c)
         : shared(shared), index(index), row(warp_index() % 4 * 16 + static_cast<int>(threadIdx.x) % 32 / 4), c(c),
           q(matrix_descriptor(shared.q, 0)), k(matrix_descriptor(shared.k[0], 0)),
           v(matrix_descriptor(shared.k[0][OUTPUT_PANELS * index], BLOCK_N * 128)), ring{0} {}
 
-    // O (64, HEAD_DIM_V), m and l of the block's K/V tiles. On return they are final, and l is in shared memory.
+    // Computes O (64, HEAD_DIM_V), m and l over the block's K/V tiles. On return they are final, and l is in shared memory.
     __device__ __forceinline__ void multiply(const attention_params &p, const KeyWalk &walk, const Tile &tile) {
         load_queries(p, tile, shared.q);
 #pragma unroll
@@ -1239,7 +1238,7 @@ struct Consumer {
         }
     }
 
-    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the tile before is multiplied during the softmax.
+    // Warpgroup 1: S and P of tiles 1, 3, ... O += P V of the previous tile is computed during the softmax.
     __device__ __forceinline__ void multiply_odd(int tiles, int keys) {
 #pragma unroll 1
         for (int i = 1; i < tiles; i += 2) {
@@ -1256,7 +1255,7 @@ struct Consumer {
         }
     }
 
-    // S (64, 64) = Q K^T of an own tile, of which `keys` keys are there: panel by panel, as they arrive.
+    // Issues S (64, 64) = Q K^T of an own tile, panel by panel as they arrive. keys: number of keys from the tile's first key on.
     __device__ __forceinline__ void start_scores(int i, int keys) {
         const int stage = (ring + i).stage(), parity = (ring + i).parity();
         if (keys < BLOCK_N) {
@@ -1269,7 +1268,7 @@ struct Consumer {
         for (int step = 0; step < PANELS; step++) {
             const int panel = panel_of_step(step, index);
             barrier_wait(&shared.full[stage][panel], parity);
-            wgmma_fence(); // behind a wait, the compiler needs one
+            wgmma_fence(); // after a wait, the compiler needs one
             const unsigned long long of_q = q + panel * (BLOCK_M * 128 / 16);
             const unsigned long long of_k = k + stage * (K_BYTES / 16) + panel * (BLOCK_N * 128 / 16);
             if (step == 0)
@@ -1280,7 +1279,7 @@ struct Consumer {
         wgmma_commit();
     }
 
-    // P of an own tile, and m. S is complete.
+    // Computes P of an own tile, and m. S is complete.
     __device__ __forceinline__ void weigh(int i, int keys) {
         wgmma_settle(s);
         if (keys < BLOCK_N)
@@ -1294,7 +1293,7 @@ struct Consumer {
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 1));
             top[r] = fmaxf(top[r], __shfl_xor_sync(0xffffffffu, top[r], 2));
             if ((top[r] - max[r]) * c <= 8)
-                top[r] = max[r]; // weights may grow to 2^8: raising m means rescaling O
+                top[r] = max[r]; // weights may grow to 2^8, since raising m means rescaling O
             if (threadIdx.x % 4 == 0)
                 shared.max[index][row + 8 * r] = top[r];
         }
@@ -1308,7 +1307,7 @@ struct Consumer {
         publish_weights(shared.k[(ring + i).stage()][PANELS - 1]);
     }
 
-    // O (64, half) += P V of an own tile. O of the tiles before is complete.
+    // O (64, half) += P V of an own tile. O of the previous tiles is complete.
     __device__ __forceinline__ void add_own(int i) {
         raise_max(top);
         sum[0] += row_sum[0], sum[1] += row_sum[1];
@@ -1320,8 +1319,8 @@ struct Consumer {
         release(&shared.empty[(ring + i).stage()][index]);
     }
 
-    // O += P V of a tile whose P the other warpgroup publishes, between these two: all of the tile has arrived then. O of the
-    // tiles before is complete.
+    // start_other and finish_other compute O += P V of a tile whose P the other warpgroup publishes: by then the whole tile has
+    // arrived. O of the previous tiles is complete.
     __device__ __forceinline__ void start_other(int i) {
         const int stage = (ring + i).stage();
         named_barrier_sync(2 - index, 256);
@@ -1338,7 +1337,7 @@ struct Consumer {
         release(&shared.empty[(ring + i).stage()][index]);
     }
 
-    // P (64, 64) to the other warpgroup, with m.
+    // Publishes P (64, 64), with m, to the other warpgroup.
     __device__ __forceinline__ void publish_weights(unsigned short (&to)[BLOCK_N][64]) {
         const int line = warp_index() % 4 * 16 + threadIdx.x % 16;
 #pragma unroll
@@ -1349,7 +1348,7 @@ struct Consumer {
         named_barrier_arrive(1 + index, 256);
     }
 
-    // l and O relative to m' = `to`; most tiles leave m as it is. Nothing but S may be under way.
+    // Makes l and O relative to m' = `to`; most tiles leave m unchanged. No product other than S may be in flight.
     __device__ __forceinline__ void raise_max(const float (&to)[2]) {
         if (!__any_sync(0xffffffffu, to[0] > max[0] || to[1] > max[1]))
             return;
@@ -1365,7 +1364,7 @@ struct Consumer {
             o[j] *= keep[j / 2 % 2];
     }
 
-    // Zeros for the rows of a tile that are no keys, or none that the query sees: 0 * NaN is NaN.
+    // Zeroes the rows of a tile that are not keys, or keys that the query does not see: 0 * NaN is NaN.
     __device__ __forceinline__ void clear_rows(Panels<PANELS, BLOCK_N> &tile, int keys) {
 #pragma unroll 1
         for (int line = keys * PANELS * 8 + static_cast<int>(threadIdx.x) % 128; line < BLOCK_N * PANELS * 8; line += 128)
@@ -1384,8 +1383,8 @@ struct Consumer {
 
 // store/half_of_columns.cuh
 
-// O of a warp, 16 rows, goes through its share of the shared memory of Q, so that whole lines of memory are written: a row in
-// pieces of 16 bytes, swizzled. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
+// A warp passes its 16 rows of O through its share of the shared memory of Q, in swizzled pieces of 16 bytes, so that
+// it writes whole lines of memory. There is room for OUTPUT_COLUMNS columns of 16 bits, or for half of them in fp32.
 constexpr int ROW_PIECES = 8 * OUTPUT_PANELS;
 static_assert(8 * 16 * ROW_PIECES * 16 <= PANELS * BLOCK_M * 128, "the shares of 8 warps");
 
@@ -1394,7 +1393,7 @@ __device__ __forceinline__ uint4 *piece_of_row(Shared &shared, int row, int piec
            (piece ^ row % 8);
 }
 
-// Half of the warp's columns, multiplied by `factor` of each of the thread's two rows.
+// Stages half of the warp's columns, multiplied by the `factor` of each of the thread's two rows.
 template <int FIRST> __device__ __forceinline__ void stage_floats(const Consumer &half, const float (&factor)[2]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -1419,7 +1418,7 @@ __device__ __forceinline__ void stage_halves(const Consumer &half, const float (
     __syncwarp();
 }
 
-// The staged columns of the warp's first `rows` rows, from `to` on.
+// Stores the staged columns of the warp's first `rows` rows, from `to` on.
 template <typename Element>
 __device__ __forceinline__ void store_staged(Shared &shared, Element *to, long long row_stride, int rows, bool whole_pieces) {
     constexpr int ELEMENTS = 16 / sizeof(Element);
@@ -1437,7 +1436,7 @@ __device__ __forceinline__ void store_staged(Shared &shared, Element *to, long l
     __syncwarp();
 }
 
-// The half of O that a warpgroup has of a Q tile, or of the block's part of it.
+// Stores a warpgroup's half of O of a Q tile, or of the block's part of it.
 __device__ __forceinline__ void store_half(const Consumer &half, const attention_params &p, const Run &run, const Tile &tile) {
     const bool whole = run.first <= tile.first && tile.end <= run.end;
     const Row first = row_of(p, tile, 0);
@@ -1471,28 +1470,28 @@ __device__ __forceinline__ void store_half(const Consumer &half, const attention
 
 // store/shares_of_runs.cuh
 
-// A Q tile of n parts is shared by n - 1 times COMBINE_SHARES blocks, COMBINE_SHARES for each run that begins within it.
+// (n - 1) * COMBINE_SHARES blocks share a Q tile of n parts: COMBINE_SHARES for each run that begins within it.
 __device__ __forceinline__ Plan plan_of_shares(const attention_params &all) { return plan_of(all, gridDim.x / COMBINE_SHARES); }
 
-// The block of the first launch that has the run.
+// Returns the block of the first launch that has the run.
 __device__ __forceinline__ int worker_of_share(const attention_params &) { return blockIdx.x / COMBINE_SHARES; }
 __device__ __forceinline__ bool has_run(const Plan &plan, int worker) { return worker < plan.workers; }
 
-// Among the shares of the Q tile.
+// Returns this block's place among the shares of the Q tile.
 __device__ __forceinline__ int place_of_share(const attention_params &, const Parts &parts, int worker) {
     return (worker - parts.first - 1) * COMBINE_SHARES + static_cast<int>(blockIdx.x % COMBINE_SHARES);
 }
 
-// Does the run begin within the Q tile?
+// True if the run begins within the Q tile.
 __device__ __forceinline__ bool begins_here(const Plan &plan, const Start &, int worker, int place) {
     return worker < plan.workers && place >= 0;
 }
 
 // store/combine_launch.cuh
 
-// Combines the parts of the Q tiles that several blocks worked on, always in the same order: a launch behind the first one, of
-// which a block has a share of the columns of a Q tile. Of four columns of a row, a thread adds up some parts, and loads them before
-// it knows their weights; then the lanes of a warp add what they have, and then the warps.
+// The second launch. It combines the parts of the Q tiles that several blocks worked on, always in the same order.
+// A block has a share of the columns of a Q tile. For four columns of a row, a thread adds up some of the parts,
+// which it loads before it knows their weights. Then the lanes of a warp add their sums, and then the warps.
 struct SharedSums {
     float4 o[COMBINE_THREADS];
     float2 state[COMBINE_THREADS]; // m and l
@@ -1503,9 +1502,9 @@ __device__ __forceinline__ void add_weighted(float4 &sum, float weight, const fl
     sum = make_float4(fmaf(weight, x.x, sum.x), fmaf(weight, x.y, sum.y), fmaf(weight, x.z, sum.z), fmaf(weight, x.w, sum.w));
 }
 
-constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns: of a row, of a Q tile
+constexpr int ROW_FOURS = COLUMNS_V / 4, FOURS = BLOCK_M * ROW_FOURS; // groups of four columns in a row, and in a Q tile
 
-// Of `fours` groups from `first` on, each of which `adders` threads add up.
+// Combines `fours` groups of four columns from `first` on. `adders` threads add up each group.
 __device__ __forceinline__ void combine_fours(const attention_params &all, const Tile &tile, const Parts &parts, int first, int fours,
                                               int adders) {
     constexpr int WARPS_HERE = COMBINE_THREADS / 32;
@@ -1538,7 +1537,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
         add_weighted(o, other_weight, other);
     }
 
-    // A warp has several threads of the same columns where its share is small.
+    // If the share is small, several threads of a warp have the same columns.
     float top = max;
 #pragma unroll 1
     for (int lanes = fours; lanes < 32; lanes *= 2)
@@ -1554,7 +1553,7 @@ __device__ __forceinline__ void combine_fours(const attention_params &all, const
     }
     const int of_warp = min(fours, 32), lane = threadIdx.x % 32;
     if (lane < of_warp) {
-        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // those of the same columns are `fours` apart
+        const int slot = static_cast<int>(threadIdx.x) / 32 * of_warp + lane; // slots of the same columns are `fours` apart
         shared.o[slot] = o;
         shared.state[slot] = make_float2(top, sum);
     }
@@ -1595,7 +1594,7 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     const int place = place_of_share(all, parts, worker);
     const bool begins = begins_here(plan, start, worker, place);
 
-    // Groups of four columns for each block, a power of two of them.
+    // The number of groups of four columns per block, a power of two.
     const int blocks = (parts.count - 1) * COMBINE_SHARES;
     int fours = 2, adders = COMBINE_THREADS / 2;
     while (fours * blocks < FOURS && fours < COMBINE_THREADS)
@@ -1604,14 +1603,14 @@ extern "C" __global__ void __launch_bounds__(COMBINE_THREADS, 4)
     if (!begins || parts.count == 1 || place >= blocks || first >= FOURS)
         return;
 #pragma unroll 1
-    for (; first < FOURS; first += blocks * fours) // with a thread for each group, which shares its sums with no other
+    for (; first < FOURS; first += blocks * fours) // each group then has one thread, which shares its sums with no other
         combine_fours(all, start.tile, parts, first, fours, adders);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) attention_mla(const __grid_constant__ attention_tma_params given) {
     Shared &shared = *dynamic_shared<Shared>();
     const attention_params &all = given.attention;
-    grid_dependency_wait(); // lengths are in memory
+    grid_dependency_wait(); // the plan reads lengths from memory
     launch_dependents();
     const Plan plan = plan_of(all, gridDim.x);
     if (blockIdx.x >= plan.workers)

@@ -123,17 +123,17 @@ constexpr int SHARED_BYTES = 49152; // 16 * (block_m * chunks + stages * block_n
 constexpr int BLOCKS_AT_ONCE = 2;   // 256 / threads
 constexpr int SLACK = 8;
 
-// Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
+// Tiled attention on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
 //
-//     Q of BLOCK_M queries to shared memory, and from there, if wanted, to registers
-//     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
+//     Q of BLOCK_M queries       to shared memory, and from there optionally to registers
+//     for each K/V tile          S = Q K^T, softmax, O += P V, while copies of the next tiles are in flight
 //
-// A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
+// A warp holds 16 rows of one unit of 64 queries, or 16 rows of each of two units: then its loads of K and V serve 32 rows.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -154,8 +154,8 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 
-    /* Sequences with lengths of their own, which stay on the device; above are the most that there may be. A kernel works on one
-       of them by sequence_of (sequence/). Null where the layout has no such array. */
+    /* Sequences with individual lengths, which stay on the device; the lengths above are the maxima. A kernel works on one
+       sequence through sequence_of (sequence/). Arrays that the layout does not have are null. */
     const int *cu_seqlens_q;     /* (batch + 1): the first row of each sequence in the packed Q and O, and the end of the last */
     const int *cu_seqlens_kv;    /* (batch + 1): the same of K and V */
     const int *lengths_kv;       /* (batch): keys of each sequence */
@@ -163,35 +163,35 @@ struct attention_params {
     const int *page_indptr;      /* (batch + 1): the first page number of each sequence in page_indices */
     const int *page_indices;
     long long page_table_row_stride;
-    int pages;                   /* of K and V: page numbers are less */
+    int pages;                   /* of K and V: page numbers are smaller */
     int total_q, total_kv;       /* rows of the packed tensors */
-    int max_len_q, max_len_kv;   /* as len_q and len_kv, which sequence_of replaces */
+    int max_len_q, max_len_kv;   /* the same as len_q and len_kv, which sequence_of replaces */
     int first_q, first_kv;       /* set by sequence_of: the sequence's first row of the packed tensors */
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -206,21 +206,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -247,20 +247,20 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
 }
 
-// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+// The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
 template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
     if constexpr (SIZE == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -268,17 +268,17 @@ template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
-// Ends a group: what this thread has started since the last one.
+// Ends a group: the copies that this thread started since the previous group.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all of this thread's groups but the PENDING newest have been written; others see them after a barrier.
+// Waits until all groups of this thread but the PENDING newest have been written. Other threads see the data after a barrier.
 template <int PENDING> __device__ __forceinline__ void copy_async_wait_groups() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -286,7 +286,7 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
-// The same matrices transposed: four lanes get a column.
+// Loads the same matrices transposed: four lanes receive a column.
 __device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -310,7 +310,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -324,7 +324,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // sequence/ragged.cuh
 
-// What holds for one sequence: its lengths, its rows of the packed tensors, its page numbers.
+// Parameters of one sequence: its lengths, its rows of the packed tensors, its page numbers.
 struct SequenceNumbers {
     int first_q, len_q;
     int len_kv;
@@ -340,7 +340,7 @@ __device__ __forceinline__ SequenceNumbers sequence_numbers(const attention_para
     return its;
 }
 
-// What a kernel is told of all sequences -> what holds for one. Strides from one sequence to the next are 0.
+// Turns the parameters of all sequences into those of one. Strides from one sequence to the next are 0.
 __device__ __forceinline__ attention_params sequence_of(const attention_params &all, const SequenceNumbers &its) {
     attention_params p = all;
     p.first_q = its.first_q;
@@ -377,10 +377,10 @@ struct Row {
 __device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
@@ -391,17 +391,17 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // work/place.cuh
-// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
-// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+// The order of the work items of some heads, all with the same number of items. Blocks start in the order of their
+// index, each as soon as an SM is free. So the order decides which items share the L2 cache, and which run last.
 struct Place {
-    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // head over all batches, among those with Q tiles of their own; order: 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
 
 // work/order_sections.cuh
 
-// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
+// A section has as many heads as fit half of L2 with their K and V. It holds all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -412,24 +412,23 @@ __device__ __forceinline__ Place place_of(const attention_params &p, unsigned he
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // walk/builtin.cuh
 
-// The K/V tiles of a Q tile, from the last to the first: masked tiles come first, and may be one only. At least one tile, so
-// that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, so masked tiles come first. A Q tile visits at least
+// one, so that every Q tile runs the same code.
 struct KeyWalk {
     int left;     // tiles left
-    int unmasked; // all queries see all of the tiles below
+    int unmasked; // all queries see all keys of the tiles below this one
     bool whole;   // all queries see all keys of the tile that next_keys has returned
 };
 
-// One past the last key that any query below `query_end` sees, which may be past the end of Q.
+// Returns one past the last key that any query below `query_end` sees; `query_end` may be past the end of Q.
 __device__ __forceinline__ int keys_end(const attention_params &p, int query_end) {
     return min(p.len_kv, keys_seen(p, query_end - 1));
 }
@@ -457,7 +456,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.left < walk.unmasked;
@@ -466,7 +465,7 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 
 // work/tile_of_block.cuh
 
-// A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
+// A block works on one Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
     const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
@@ -477,7 +476,7 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
 
 constexpr int ELEMENT_BYTES = sizeof(Input);
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -488,11 +487,11 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 
 // load/pieces.cuh
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -500,34 +499,34 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
 }
 
-// All threads of the block fill the rows of a tile, neighbours along a row. `rows` goes down the rows that a thread copies: it
-// says where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether it is there.
+// All threads of the block fill the rows of a tile, neighbouring threads along a row. `rows` steps down the rows that a thread
+// copies. It tells where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether the row exists.
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
     constexpr int ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS; // 8 divides DOWN
-    // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
+    // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
+    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);
@@ -545,11 +544,11 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
 
 // load/copy_tile_ahead.cuh
 
-// Tiles are copied ahead of their use, also from rows that begin anywhere.
-// An asynchronous copy has 4 bytes at least. A row that begins between two words is copied from the word before it on, and moves back
-// by one element when it has come. So 2 bytes before a tensor are read, but they lie in a word of its own.
+// Tiles are copied ahead of their use, from rows of any alignment.
+// An asynchronous copy has at least 4 bytes. A row that begins between two words is copied from the word before it, and is shifted
+// back by one element once it has arrived. So 2 bytes before a tensor are read, but they lie in the word of its first element.
 
-// Rows from the word on in which they begin.
+// Rows that start at the word of their first element.
 template <typename RowsFrom> struct RowsOfWords {
     RowsFrom rows;
 
@@ -560,8 +559,9 @@ template <typename RowsFrom> struct RowsOfWords {
     __device__ __forceinline__ const Input *from() const { return rows.from() - before() / 2; }
 };
 
-// All threads of the block move the rows of a tile that were copied so, neighbours along a row. A thread has a chunk of 8 elements and
-// needs the next one's first, which its neighbour overwrites; behind the last chunk, that is in the tensor.
+// All threads of the block shift the rows of a tile that were copied this way, neighbouring threads along a
+// row. A thread has a chunk of 8 elements and needs the first element of the next chunk, which its neighbour
+// overwrites. After the last chunk, that element is read from the tensor.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
@@ -590,7 +590,7 @@ __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom ro
     }
 }
 
-// Tiles of pieces of `size` bytes have come, and all threads know.
+// Finishes a tile that was copied in pieces of `size` bytes. Its copies are complete and visible to all threads.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size < 4) {
@@ -599,7 +599,7 @@ __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const Row
     }
 }
 
-// copy_tile_by with pieces of `size` bytes.
+// Calls copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)
@@ -612,7 +612,7 @@ __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsF
 
 // load/queries_by_threads.cuh
 
-// The rows of a tile of queries, whose heads they may be, as a thread goes down them.
+// The rows of a Q tile, whatever their heads, as a thread steps down them.
 struct QueryRows {
     const attention_params &p;
     const Tile &tile;
@@ -643,26 +643,26 @@ __device__ __forceinline__ void settle_queries(const attention_params &p, const 
 
 // load/paged.cuh
 
-// A paged K or V: the page table of the sequence (sequence_of) says in which page a key is. The key is one of the sequence: page
-// numbers past its end may be anything.
+// Paged K or V: the page table of the sequence (sequence_of) gives the page of a key. The key must belong to the
+// sequence: page numbers past its end may be anything.
 __device__ __forceinline__ int page_of(const attention_params &p, int key) {
     return p.page_table[static_cast<unsigned>(key) / PAGE_SIZE];
 }
 
-// Where the row of a key begins, from the same head in page 0 on, in elements.
+// Returns where the row of a key begins, in elements from row 0 of the same head in page 0.
 __device__ __forceinline__ long long paged_row(const attention_params &p, int key, long long page_stride, long long row_stride) {
     return page_of(p, key) * page_stride + static_cast<unsigned>(key) % PAGE_SIZE * row_stride;
 }
 
 // load/paged_keys_by_threads.cuh
 
-// The rows of a tile of keys or values, which are in pages, as a thread goes down them. What is no row of the sequence has no
-// page either.
+// The rows of a tile of K or V, which lie in pages, as a thread steps down them. A row past the end of the sequence
+// has no page.
 struct KeyRows {
     const attention_params &p;
     const Input *column; // of the head, in row 0 of page 0
     long long page_stride, row_stride;
-    int key, left; // of this row; rows that are there, from this one on
+    int key, left; // key of this row; number of existing rows from this one on
     const Input *row;
 
     __device__ __forceinline__ void find() {
@@ -681,12 +681,12 @@ struct KeyRows {
     __device__ __forceinline__ const Input *from() const { return row; }
 };
 
-// The tiles of keys that a tile of queries goes over, copied by all threads ahead of their use.
+// The K/V tiles that a Q tile visits. All threads copy them ahead of their use.
 struct KeyCopies {
     const attention_params &p;
     const Tile &tile;
-    int piece;    // bytes; those of K and V alike, for a register that is kept
-    KeyWalk walk; // over the tiles that are still to come
+    int piece;    // bytes; the same for K and V, to save a register
+    KeyWalk walk; // over the remaining tiles
 
     __device__ __forceinline__ KeyCopies(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), piece(min(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride),
@@ -711,7 +711,7 @@ struct KeyCopies {
 
 // load/copy_keys.cuh
 
-// The copies of a tile of keys, and of its values.
+// Copies a tile of K, or of V.
 __device__ __forceinline__ void copy_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &to, int tile_n) {
     copy_tile<HEAD_DIM>(to, copies.keys(tile_n), copies.piece);
 }
@@ -719,7 +719,7 @@ __device__ __forceinline__ void copy_values(const KeyCopies &copies, Rows16<BLOC
     copy_tile<HEAD_DIM_V>(to, copies.values(tile_n), copies.piece);
 }
 
-// They have come, and all threads know.
+// Finishes a tile of K, or of V, whose copies are complete and visible to all threads.
 __device__ __forceinline__ void settle_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &k, int tile_n) {
     settle_tile<HEAD_DIM>(k, copies.keys(tile_n), copies.piece);
 }
@@ -736,7 +736,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 // fragment/seen_keys.cuh
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -752,7 +752,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll
@@ -776,14 +776,14 @@ struct Unit {
     int lane;  // of this thread in its warp
     Tile tile;
 
-    // This thread's first row. Needed once a Q tile, so no register keeps it.
+    // This thread's first row. It is needed once per Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
 // fragment/mask_builtin.cuh
 
-// The mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
+// Returns the mask bits of this thread's two rows for a K/V tile: keys below an end. Few tiles are masked, so no register keeps the end.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
     return seen_below(key, {keys_end(unit.p, unit.at(row).query + 1), keys_end(unit.p, unit.at(row + 8).query + 1)});
@@ -796,16 +796,16 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return fmaxf(fabsf(p.scale), 0x1p-120f) * LOG2_E; // not 0: 0 * -INFINITY is NaN
 }
 
 // fragment/softmax_rows.cuh
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// The online softmax on accumulators of wgmma. An accumulator is (64, N) over the 128 threads of a warpgroup. Thread t holds
+// columns 8 i + 2 (t % 4) and the next: of row 16 (t / 32) + t % 32 / 4 in elements 4 i and 4 i + 1, and of the row 8 further
+// down in elements 4 i + 2 and 4 i + 3.
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -818,12 +818,12 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
-// Does some row of the warp have an m c that is rounded by 2^-13 or more?
+// True if some row of the warp has an m c beyond 4096. Up to there, rounding changes m c by 2^-13 at most.
 __device__ __forceinline__ bool is_far(const Rows &rows, float c) {
     return __any_sync(0xffffffffu, fmaxf(fabsf(finite_max(rows.max[0])), fabsf(finite_max(rows.max[1]))) * c > 4096);
 }
 
-// The maximum over the four lanes of a row.
+// Replaces x by its maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -845,7 +845,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     rows.far = is_far(rows, c);
 }
 
-// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
+// True if some row of the warp has no m yet: no key, or only scores of -INFINITY.
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
@@ -860,7 +860,7 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // fragment/softmax_products.cuh
 
-// The softmax of scores that are products before scaling, or results of an expression: exponents of 2 are (s - m) c.
+// The softmax of scores that are products before scaling, or results of an expression: the exponents of 2 are (s - m) c.
 
 // Raises m to the maximum of the scores; m stays while the maximum exceeds it by no more than 2^slack.
 template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[SIZE], Rows &rows, float c, float slack) {
@@ -880,7 +880,8 @@ template <int SIZE> __device__ __forceinline__ void follow_max(const float (&s)[
     }
 }
 
-// The summand that reduces s c by m. Where m c is `far` from 0, s itself is reduced here, since rounding would change P.
+// Sets `shift`, the summand that subtracts m c from s c. Where m c is `far` from 0, subtracts m from s itself instead, since rounding
+// would change P.
 template <int SIZE>
 __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&shift)[2]) {
     float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
@@ -893,7 +894,7 @@ __device__ __forceinline__ void take_max(float (&s)[SIZE], const Rows &rows, flo
     }
 }
 
-// P: s = 2^((s - m) c), one FMA and one ex2 an element; and this thread's row sums.
+// P: s = 2^((s - m) c), with one FMA and one ex2 per element. Also computes this thread's row sums.
 template <int SIZE>
 __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, float c, bool far, float (&sum)[2]) {
     float shift[2];
@@ -913,7 +914,7 @@ __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], const Rows &rows, 
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -927,12 +928,12 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
@@ -964,7 +965,7 @@ struct UnitRows {
 
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
-// The index of this thread. Addresses made of it are not kept from round to round.
+// Returns the index of this thread. Addresses computed from it are not kept from round to round.
 __device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
 
 __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
@@ -972,18 +973,18 @@ __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
     return static_cast<int>(warp / 4 * ROW_TILES * 64 + warp % 4 * 16);
 }
 
-// Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
+// Loads Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
 __device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], SharedAddress q, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
 }
-// What this thread names of the first of these steps.
+// Returns the address that this thread passes to ldmatrix for the first of these steps.
 __device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned thread) {
     return q.address(first_row_of_warp(thread) + thread % 16, thread % 32 / 16);
 }
 
-// scale Q K^T = |scale| (-Q) K^T: so the largest score is that of the largest product whatever the sign of scale is.
+// Negates Q for scale < 0: scale Q K^T = |scale| (-Q) K^T, so the largest product always gives the largest score.
 __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
 #pragma unroll 1
     for (int r = 0; r < ROW_TILES; r++) {
@@ -997,12 +998,12 @@ __device__ __forceinline__ void negate_queries(Rows16<BLOCK_M, CHUNKS> &q) {
 
 // fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
@@ -1012,8 +1013,8 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 
 // fragment/warp_products.cuh
 
-// The products of a warp, 16 rows of each of its ROW_TILES units: what it reads of K and V serves them all. Operands are read
-// a step ahead of their use.
+// The products of a warp, for 16 rows of each of its ROW_TILES units: each operand it reads from K and V serves all units. Operands
+// are read one step ahead of their use.
 
 // Q stays in shared memory.
 struct Queries {
@@ -1024,7 +1025,7 @@ struct Queries {
     }
 };
 
-// S (16, KEYS) = Q K^T, of each unit and keys FIRST and following ones of the tile.
+// S (16, KEYS) = Q K^T, for each unit and the KEYS keys of the tile from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
@@ -1053,7 +1054,7 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
     }
 }
 
-// O (16, COLUMNS_V) += P V, of each unit and these keys.
+// O (16, COLUMNS_V) += P V, for each unit and these keys.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
@@ -1069,13 +1070,13 @@ __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], co
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&o)[COLUMNS_V / 2] = units[r].o;
                 mma<BFLOAT16>(o[8 * j], o[8 * j + 1], o[8 * j + 2], o[8 * j + 3], p[r].pairs[keys], b[0], b[1]);
-                if (8 * j + 4 < COLUMNS_V / 2) // an odd number of 8 columns leaves half of the last step
+                if (8 * j + 4 < COLUMNS_V / 2) // with an odd number of 8-column groups, the last step has only half
                     mma<BFLOAT16>(o[8 * j + 4], o[8 * j + 5], o[8 * j + 6], o[8 * j + 7], p[r].pairs[keys], b[2], b[3]);
             }
         }
 }
 
-using Consumer = UnitRows; // what has O at the end
+using Consumer = UnitRows; // holds O at the end
 
 // store/lse.cuh
 
@@ -1089,7 +1090,7 @@ __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, f
 
 // store/elements.cuh
 
-// A unit's rows of O, divided by l, from registers to memory, one element at a time: rows may lie anywhere.
+// Stores a unit's rows of O, divided by l, from registers, one element at a time: rows may have any alignment.
 __device__ __forceinline__ void store_elements(const Consumer &c, const Unit &unit, const float (&scale)[2]) {
     const attention_params &p = unit.p;
 #pragma unroll
@@ -1134,7 +1135,7 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, int, int line, int column, float low, float high) {
     const attention_params &p = unit.p;
     const Row at = unit.at(line);
@@ -1149,12 +1150,12 @@ __device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, i
 }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
-// WIDTH of them.
+// Loads WIDTH elements.
 template <int COLUMNS, int WIDTH>
 __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int column) {
 #pragma unroll
@@ -1163,15 +1164,15 @@ __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of all ones carries into the sign bit
     return (signs >> 15) * 0xffff;
 }
 
 // fragment/values_want_care.cuh
 
-// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+// True if an element of V of the keys first .. end - 1 is not finite. Each lane checks 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.kv_head * p.v_head_stride;
@@ -1189,17 +1190,17 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
 
-// Is an element of V not finite in a K/V tile that some row of the warp sees only in part?
+// True if an element of V is not finite in a K/V tile that some row of the warp sees only in part.
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     const int row = static_cast<int>(threadIdx.x) / 32 % 4 * 16 + static_cast<int>(threadIdx.x) % 16;
-    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see those before
+    const int first = __reduce_min_sync(0xffffffffu, keys_end(p, row_of(p, tile, unit, row).query + 1)); // all rows see the keys before
     return has_not_finite(p, tile, max(0, first), min(key_tiles(p, tile.query, queries_of_tile(p)) * BLOCK_N, keys_there(p)));
 }
 
 // fragment/query_in_memory.cuh
 
-// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
-// the last one: its scores are not stored.
+// A row of Q in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does not
+// exist: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
@@ -1209,8 +1210,8 @@ __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int ro
 
 // fragment/paged_keys_in_memory.cuh
 
-// Rows of K and V in pages of global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that
-// is not there, the last one: its scores are masked.
+// Rows of K and V in pages of global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row
+// that does not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride +
@@ -1224,7 +1225,7 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 
 // fragment/repeat_pass.cuh
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+// Columns of O per pass, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = false;
 
@@ -1241,9 +1242,9 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
+// global memory. m and l are correct, so they stay.
 
-// Is an element of O not finite in this thread's row r?
+// True if some element of O in this thread's row r is not finite.
 __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
     bool strange = false;
 #pragma unroll
@@ -1257,7 +1258,7 @@ __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int
     return strange;
 }
 
-// Is one of the warp's rows of O not finite, though its sum is?
+// True if one of the warp's rows of O is not finite although its l is.
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -1271,7 +1272,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+// Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
 struct StrangeColumns {
     unsigned words[2];
 };
@@ -1288,7 +1289,7 @@ __device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUM
     return strange;
 }
 
-// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+// Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
 __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
@@ -1306,8 +1307,8 @@ struct WalkedTile {
     bool whole; // all rows of the unit see all its keys
 };
 
-// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+// Moves to the next K/V tile of a walk. False if there are no more. The code that follows branches on the result of a reduction, which the
+// compiler knows to be the same in all lanes. Otherwise wgmma descriptors would leave uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
@@ -1315,13 +1316,13 @@ __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, Wa
     return code >= 0;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit visits.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
     WalkedTile tile;
-    int first, end; // no row sees a key outside
-    int key0;       // of the 16
+    int first, end; // no row sees a key outside [first, end)
+    int key0;       // first of the 16 keys
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
         : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
@@ -1334,7 +1335,7 @@ struct KeysOfWarp {
         end = __reduce_max_sync(0xffffffffu, end);
     }
 
-    // False when there are no more.
+    // Moves to the next 16 keys. False if there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
         while (key0 >= min(end, tile.key0 + BLOCK_N)) {
@@ -1346,7 +1347,8 @@ struct KeysOfWarp {
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+// Replaces S (16, 16) of the keys from key0 on by its weights. Returns which elements are of keys that are seen: bit i for s[i]. `whole`:
+// all of them.
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
@@ -1368,8 +1370,8 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
-// lane / 4 and 8 further down.
+// 32 columns of the warp's rows of Q, or of 16 keys. S may sum over columns in any order, so a lane loads 8 neighbouring columns of rows
+// lane / 4 and lane / 4 + 8.
 struct Slice {
     unsigned pairs[2][4];
 };
@@ -1409,7 +1411,7 @@ __device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const 
     }
 }
 
-// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+// V (16, PASS) of the keys from key0 on, as a lane loads it: keys 2 (lane % 4) and the next, and the two keys 8 further on.
 struct Values {
     unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
 };
@@ -1429,21 +1431,21 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
     return v;
 }
 
-// Of two pairs the lower elements, or the upper ones.
+// Combines the lower elements of two pairs, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
     unsigned pairs[4];
     load_columns<HEAD_DIM_V, 8>(pairs, row, column);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // only a NaN, above infinity, carries into the sign bit
 }
 
-// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+// Sets the values that are not finite to 0. Returns the pairs of products (add_finite) that have such values, bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
 #pragma unroll
@@ -1460,25 +1462,25 @@ __device__ __forceinline__ unsigned keep_finite(Values &v) {
     return found;
 }
 
-// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     unsigned weights[4], seen;
 };
 
-// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+// mma counts the values of 16 keys that are not finite: one number holds the count of each kind.
 constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
 __device__ __forceinline__ float count_of(float v) {
     return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
 }
 
-// What the values that were counted add to O.
+// Returns what the counted values add to O.
 __device__ __forceinline__ float sum_of(float count) {
     const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
     return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
 }
 
-// O (16, PASS) += P V of values that are finite.
+// O (16, PASS) += P V of the finite values.
 __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -1489,8 +1491,8 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
-// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+// O (16, PASS) += P V of the values that are not finite, in these pairs of products, for the rows that see them. Where P is rounded to 0,
+// or dropped, the product is NaN. This is rare, so a loop keeps O in local memory to use few registers, and loads V again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
@@ -1514,14 +1516,14 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 }
 
-// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+// Q of the warp, and K of the next 16 keys, as far as there are registers for them.
 struct Operands {
 
     __device__ __forceinline__ Operands(const Unit &unit, int key0) {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+// Returns P of the 16 keys from key0 on. `next`: first of the following 16 keys. `whole`: all rows see all of the 16 keys.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
                                                  bool whole) {
     float s[8] = {};
@@ -1532,7 +1534,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+// O (16, PASS) += P V of 16 keys. True if some row does not see all of them and some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
     const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
@@ -1541,10 +1543,10 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
     return others != 0;
 }
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
-// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
+// Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
+// a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
-    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
@@ -1558,7 +1560,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
-        unsigned columns = 0; // bit j: column `column` + j has one
+        unsigned columns = 0; // bit j: column `column` + j has a NaN
 #pragma unroll
         for (int j = 0; j < 8; j++)
             columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
@@ -1576,7 +1578,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1585,12 +1587,12 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// O (16, HEAD_DIM_V) of the warp's rows, in passes of PASS columns, not yet divided by l. It is in local memory: registers hold only one
 // pass.
 using RepeatedOutput = float[PASSES][PASS / 2];
 
-// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
-// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+// Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
+// these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
     unsigned passes = 0;
 #pragma unroll 1
@@ -1632,7 +1634,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
 
 // store/repeated_rows.cuh
 
-// Can a NaN or infinity in V have reached rows that do not see it?
+// True if a NaN or infinity in V may have reached rows that do not see it.
 __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
     return values_want_care(unit.p, unit.tile, unit.index);
 }
@@ -1640,7 +1642,7 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
+    __syncwarp(); // other lanes have stored what this overwrites
     StrangeColumns strange = strange_columns(c.o);
     take_out_nan(strange, unit);
     RepeatedOutput o;
@@ -1665,10 +1667,10 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 }
 
 // store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+// Stores a unit whose sums are over all keys of its rows. `sum`: l; `scale`: the factor by which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
+    if (unit.lane % 4 < 2) // one row per lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, scale);
@@ -1693,7 +1695,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 
 // fragment/softmax_on_growth.cuh
 
-// Scores of the tile that is prepared -> weights. `first`: of its rows.
+// Scores of the prepared tile -> weights. `first`: the first K/V tile of the rows.
 __device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
     float sum[2];
     const bool search = rows.is_masked(first) || lacks_max(rows.rows);
@@ -1704,13 +1706,13 @@ __device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
 
 // pipeline/softmax_of_units.cuh
 
-// Before m changes: what can be found again is not kept in registers from round to round.
+// Prepares the rows before m changes. What can be recomputed is not kept in registers from round to round.
 __device__ __forceinline__ void begin_rescaling(Rows &rows, float c) {
     rows.keep[0] = rows.keep[1] = 1;
     rows.far = is_far(rows, c);
 }
 
-// S of a tile of keys -> weights P, and O rescaled for them, of each unit.
+// For each unit, S of a K/V tile -> weights P; rescales O for them.
 __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
@@ -1729,7 +1731,7 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
 
 // pipeline/tiles_on_growth.cuh
 
-// What a warp does with a K/V tile. m follows the maxima of its scores.
+// How a warp processes a K/V tile. m follows the maxima of its scores.
 
 using State = bool;
 constexpr State BEFORE_TILES = true;
@@ -1747,9 +1749,9 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Row
 
 // pipeline/copies_ahead.cuh
 
-// Tiles of K and V come in together, STAGES - 1 ahead of their use: one wait and one barrier a round.
+// K and V tiles are copied together, STAGES - 1 rounds ahead of their use: one wait and one barrier per round.
 
-// Ends a group of copies even if nothing is left to copy: groups are counted.
+// Commits a group of copies even if nothing is left to copy, because the waits count groups.
 __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int stage) {
     if (copies.walk.left > 0) {
         const int tile_n = copies.next();
@@ -1759,7 +1761,7 @@ __device__ __forceinline__ void copy_next(KeyCopies &copies, Shared &shared, int
     copy_async_commit();
 }
 
-// What was copied first, Q and the first tiles, is on its way.
+// Starts the first copies. On return, Q and the first K/V tiles are in flight.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
 #pragma unroll 1
     for (int stage = 0; stage < STAGES - 1; stage++)
@@ -1771,11 +1773,11 @@ __device__ __forceinline__ void await_queries() {
 }
 
 __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, UnitRows (&units)[ROW_TILES], const Queries &q) {
-    int stage = 0, free = STAGES - 1; // in use; given back by the round before
+    int stage = 0, free = STAGES - 1; // in use; released by the previous round
 #pragma unroll 1
     for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait_groups<STAGES - 2>();
-        __syncthreads(); // K and V have come, and all warps are done with those of the round before
+        __syncthreads(); // K and V have arrived, and all warps have finished with those of the previous round
         copy_next(copies, shared, free);
         free = stage;
         prepare_units(units);
@@ -1789,7 +1791,7 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
 
 // store/row_of_nothing.cuh
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
@@ -1802,7 +1804,7 @@ __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, 
 
 // store/nothing_of_tile.cuh
 
-// The rows of a tile of a sequence without keys.
+// Writes the rows of a Q tile of a sequence without keys.
 __device__ __forceinline__ void write_nothing(const attention_params &p, const Tile &tile) {
 #pragma unroll 1
     for (int row = 0; row < TILE_ROWS; row++) {
@@ -1812,7 +1814,7 @@ __device__ __forceinline__ void write_nothing(const attention_params &p, const T
     }
 }
 
-// Is there something to compute? If not, O and LSE of rows that have no keys are written.
+// True if there is something to compute. Otherwise rows without keys have their O and LSE, unless a later launch writes them.
 __device__ __forceinline__ bool has_work(const attention_params &p, const Tile &tile) {
     if (tile.query >= p.len_q)
         return false;
@@ -1822,7 +1824,7 @@ __device__ __forceinline__ bool has_work(const attention_params &p, const Tile &
     return false;
 }
 
-// The tile of queries that a unit is of.
+// Sets the Q tile that the unit belongs to, and starts its walk, its rows and its O.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
     rows.walk = walk_of_unit(rows.p, tile, rows.unit.index);

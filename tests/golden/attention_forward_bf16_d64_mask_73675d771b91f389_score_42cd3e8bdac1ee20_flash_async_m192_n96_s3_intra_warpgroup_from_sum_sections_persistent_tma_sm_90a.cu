@@ -190,7 +190,7 @@ constexpr int SLACK = 16;
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -211,10 +211,10 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 
-    /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
+    /* The parameters of the mask and the score, in declaration order. Last, because kernels without them omit it. */
     struct attention_param {
         const void *data;    /* of a tensor */
-        void *table;         /* the bounds of its runs of elements, if the mask asks for them; else null */
+        void *table;         /* the bounds of its runs of elements, if the mask needs them; else null */
         long long stride[4]; /* in elements, of each dimension */
         int size[4];
         int whole; /* a scalar */
@@ -237,28 +237,28 @@ struct attention_tma_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these bfloat16 bits: its upper half.
+// Returns the float whose upper half are these bfloat16 bits; exact.
 __device__ __forceinline__ float bfloat16_to_float(unsigned short bits) {
     return __int_as_float(static_cast<int>(static_cast<unsigned>(bits) << 16));
 }
 
-// Bits of the nearest bfloat16, ties to even, in integers because the instruction came with compute capability 8.0.
-// Adding just under half of the last place, plus one when that place is odd, carries exactly when rounding goes up; a
-// NaN must not carry into infinity, so it is cut off and made quiet instead.
+// Returns the bits of the nearest bfloat16, ties to even, in integer arithmetic because the instruction came with compute
+// capability 8.0. Adding just under half a unit in the last place, plus one if that place is odd, carries exactly when
+// rounding goes up. A NaN must not carry into infinity, so it is truncated and made quiet instead.
 __device__ __forceinline__ unsigned short float_to_bfloat16(float x) {
     unsigned bits = static_cast<unsigned>(__float_as_int(x));
     if ((bits & 0x7fffffffu) > 0x7f800000u)
@@ -273,21 +273,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -314,13 +314,13 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_bfloat16(
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
 // sum (16, 8) += a (16, 16) b (16, 8)
 template <bool OF_BFLOAT16>
@@ -338,7 +338,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -352,7 +352,7 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // target/sm_90a_async.cuh
 
-// sm_90a: what warpgroups, barriers and TMA need; one instruction each. The host device has its own bodies under these names.
+// sm_90a: what warpgroups, barriers and TMA need; each is one instruction. The host device has its own bodies under these names.
 
 using Barrier = unsigned long long; // 8 bytes of shared memory, opaque
 
@@ -384,22 +384,22 @@ __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes are in
+// --- mbarriers in shared memory: a phase completes when all arrivals and all expected bytes have come in
 
 __device__ __forceinline__ void barrier_init(Barrier *barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Makes barrier_init visible to TMA; call it once, after the last of them.
+// Makes barrier_init visible to TMA; call it once, after the last barrier_init.
 __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ __forceinline__ void barrier_arrive(Barrier *barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-// Arrive, and keep the phase open until `bytes` more bytes have arrived.
+// Arrives, and keeps the phase open until `bytes` more bytes have arrived.
 __device__ __forceinline__ void barrier_expect(Barrier *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
 }
-// Wait until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
+// Waits until the phase with this parity is complete. The phase before the first has parity 1 and is complete.
 __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
     asm volatile("{\n.reg .pred p;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again_%=;\n}" ::"r"(
                      shared_address(barrier)),
@@ -412,7 +412,7 @@ __device__ __forceinline__ void barrier_wait(Barrier *barrier, int parity) {
 __device__ __forceinline__ void tma_prefetch(const tensor_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// Box at (batch, head, row, column) -> shared; the barrier counts its bytes. Elements outside the tensor are 0.
+// Loads the box at (batch, head, row, column) into shared memory; the barrier counts its bytes. Elements outside the tensor are 0.
 __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Barrier *barrier, int column, int row,
                                          int head, int batch) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -420,7 +420,7 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
-// Shared -> box; elements outside the tensor are not written. Joins the current bulk group of the thread.
+// Stores shared memory to the box; elements outside the tensor are not written. Joins the current bulk group of the thread.
 __device__ __forceinline__ void tma_store(const tensor_map *map, const void *shared, int column, int row, int head,
                                           int batch) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
@@ -428,12 +428,12 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// Wait until all stores of this thread have read their shared memory.
+// Waits until all stores of this thread have read their shared memory.
 __device__ __forceinline__ void tma_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-// Orders this thread's accesses to shared memory before later ones of TMA and the tensor cores (the async proxy).
+// Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i names the address of one row of 16 bytes.
+// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
 __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
                  "r"(b), "r"(c), "r"(d)
@@ -444,7 +444,7 @@ __device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigne
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Wait until at most the newest PENDING groups are incomplete.
+// Waits until at most the newest PENDING groups are incomplete.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -455,8 +455,8 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
         asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// An operand in shared memory as wgmma reads it: in panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
-// `panel_bytes` is from one panel to the next, where the rows are the contracted dimension; else ignored.
+// Describes an operand in shared memory for wgmma: panels of 128-byte rows, swizzled; 8 rows every 1024 bytes.
+// `panel_bytes` is the distance between panels if the rows are the contracted dimension; otherwise ignored.
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
@@ -465,14 +465,14 @@ __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shar
 #endif
 
 // target/sm_90.cuh
-// sm_90: what compute capability 9.0 adds for kernels of all targets from there on. One instruction each; the host device has its own
+// sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- programmatic dependent launch (griddepcontrol): a launch may start before the one ahead of it has ended
+// --- programmatic dependent launch (griddepcontrol): a launch may start before the previous one has ended
 
-// Until the launch ahead has ended and what it wrote can be seen. Every thread of a dependent launch calls it, before it touches
-// global memory: a launch then ends behind all those ahead of it.
+// Waits until the previous launch has ended and its writes are visible. Every thread of a dependent launch calls this before it
+// accesses global memory, so a launch ends after all previous ones.
 __device__ __forceinline__ void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 #endif
@@ -488,15 +488,15 @@ template <int SIZE> struct Ring {
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
 // expression/formula.cuh
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
@@ -504,7 +504,7 @@ struct Where {
 
 __device__ __forceinline__ int position_of(const attention_params &p, int query) { return query - p.len_q + p.len_kv; }
 
-// Does the query see the key? A key is an int or another type that represents one.
+// True if the query sees the key. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     return (k <= q) & (q - k < p.param[0].whole);
@@ -522,7 +522,7 @@ __device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &
             max(0, min(p.len_kv, q_first + 1))};
 }
 
-// The score, from the scaled score s. A key is an int or another type that represents one.
+// Returns the score for the scaled score s. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     return 30.0f * tanhf(s * 0.033333335f);
@@ -549,10 +549,10 @@ __device__ __forceinline__ int queries_of_unit(const attention_params &) { retur
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 __device__ __forceinline__ int rows_of_unit(const attention_params &) { return 64; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
@@ -563,7 +563,7 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // pipeline/release.cuh
-// Consumers release a stage to its producer, one warp for the warpgroup, when the wgmmas of the warpgroup have read it.
+// Releases a stage to its producer when the wgmmas of the warpgroup have read it. One warp arrives for the warpgroup.
 __device__ __forceinline__ void release(Barrier *empty) {
     if (warp_index() % 4 == 0 && elect_one())
         barrier_arrive(empty);
@@ -575,7 +575,7 @@ __device__ __forceinline__ void release(Barrier *empty) {
 __device__ __forceinline__ int worker() { return blockIdx.x; }
 __device__ __forceinline__ int workers() { return gridDim.x; }
 
-// All threads that work on a Q tile wait for each other.
+// Synchronises all threads that work on a Q tile.
 __device__ __forceinline__ void sync_blocks() {
     __syncthreads();
 }
@@ -583,28 +583,28 @@ __device__ __forceinline__ void sync_blocks() {
 // The unit of a Q tile that a consumer computes.
 __device__ __forceinline__ int unit_of(int consumer) { return consumer; }
 
-// Load one panel of a K/V tile.
+// Loads one panel of a K/V tile.
 template <int ROWS>
 __device__ __forceinline__ void load_panel(unsigned short (&to)[ROWS][64], const tensor_map &map, Barrier *full, int column,
                                            int key, const Tile &tile) {
     tma_load(to, &map, full, column, key, tile.kv_head, tile.batch);
 }
 
-// Release a stage of K or V to the producer: one warp for the warpgroup, when its wgmmas have read the stage.
+// Releases a stage of K or V to the producer. One warp does so for the warpgroup, once its wgmmas have read the stage.
 __device__ __forceinline__ void release_keys(Barrier *empty) { release(empty); }
 
 // work/place.cuh
-// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
-// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+// The order of the work items of some heads, all with the same number of items. Blocks start in the order of their
+// index, each as soon as an SM is free. So the order decides which items share the L2 cache, and which run last.
 struct Place {
-    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // head over all batches, among those with Q tiles of their own; order: 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
 
 // work/order_sections.cuh
 
-// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
+// A section has as many heads as fit half of L2 with their K and V. It holds all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -616,8 +616,8 @@ __device__ __forceinline__ Place place_of(const attention_params &p, unsigned he
 
 // walk/intervals.cuh
 
-// The K/V tiles of a Q tile, from the last to the first, for masks under which each query sees an interval of keys. At least
-// one, so that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, for masks under which each query sees an interval
+// of keys. There is at least one, so that every Q tile runs the same code.
 struct KeyWalk {
     int unseen; // tiles before the first of this unit, which only other units need
     int left;   // tiles left
@@ -627,14 +627,14 @@ struct KeyWalk {
     bool whole;               // all queries see all keys of the tile that next_keys has returned
 };
 
-// The next K/V tile.
+// Returns the next K/V tile.
 __device__ __forceinline__ int next_keys(const attention_params &, const Tile &, int, KeyWalk &walk) {
     walk.left--;
     walk.whole = walk.tile * BLOCK_N >= walk.full_first && (walk.tile + 1) * BLOCK_N <= walk.full_end;
     return walk.tile--;
 }
 
-// The walk of `count` queries from `query` on, less those past the end. `otherwise`: the K/V tile to take when they see no key.
+// Returns the walk of `count` queries from `query` on, without those past the end. `otherwise`: the K/V tile to visit if they see no key.
 __device__ __forceinline__ KeyWalk walk_of_queries(const attention_params &p, const Tile &tile, int query, int count,
                                                    int otherwise) {
     const int q_first = position_of(p, min(query, p.len_q - 1)), q_last = position_of(p, min(query + count, p.len_q) - 1);
@@ -663,23 +663,23 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
     return walk;
 }
 
-// The walk of a unit of the Q tile that was handed out last. Where that is none, there is nothing to compute it from.
+// Computes the walk of a unit of the Q tile that was handed out last. If there is no such tile, there is nothing to compute it from.
 __device__ __forceinline__ void begin_walk(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     if (tile.query >= 0)
         walk = walk_of_unit(p, tile, unit);
 }
 
-// Adds the tiles before the first one of the unit, which only other units need.
+// Adds the number of tiles before the unit's first one, which only other units need.
 __device__ __forceinline__ void add_tiles_before(const Tile &tile, const KeyWalk &walk, int &unseen) {
     if (tile.query >= 0)
         unseen += walk.unseen;
 }
 
-// Tiles after the last one of this unit, which only other units need.
+// Returns the number of tiles after this unit's last one, which only other units need.
 __device__ __forceinline__ int tiles_after(const attention_params &, const Tile &, int, const KeyWalk &walk) { return walk.after; }
 
 // work/tiles_of_head.cuh
-// The Q tiles of a head: of those heads that tiles are counted by (tile_heads).
+// Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
     return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
 }
@@ -688,7 +688,7 @@ __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
 
 // The Q tiles of this block.
 struct TileQueue {
-    int item, items; // of all blocks; an item is a tile
+    int item, items; // next item and number of items, over all blocks; an item is a tile
 
     __device__ __forceinline__ bool empty() const { return item >= items; }
 };
@@ -697,7 +697,7 @@ __device__ __forceinline__ TileQueue tile_queue(const attention_params &p) {
     return {worker(), tiles_of_head(p) * all_heads(p)};
 }
 
-// Take the tile at the front off the queue.
+// Takes the tile at the front of the queue.
 __device__ __forceinline__ Tile next_tile(const attention_params &p, TileQueue &queue) {
     if (queue.empty())
         return {-1, 0, 0, 0};
@@ -720,13 +720,13 @@ struct alignas(1024) Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// Hand a Q tile to the other roles, through shared memory.
+// Hands a Q tile to the other roles through shared memory.
 __device__ __forceinline__ void hand_out(Shared &shared, Ring<2> ring, Tile tile) {
     shared.tile[ring.stage()] = tile;
     barrier_arrive(&shared.tile_full[ring.stage()]);
 }
 
-// The next Q tile that was handed out.
+// Waits for the next Q tile that is handed out, and returns it.
 __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
     int stage = ring.stage();
     barrier_wait(&shared.tile_full[stage], ring.parity());
@@ -739,7 +739,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 
 // One thread assigns Q tiles to the other roles, stores their O by TMA, and loads their Q.
 
-// O is in the buffer where Q was.
+// Stores O of a consumer by TMA, from the buffer that held its Q.
 __device__ __forceinline__ void store_output(const attention_tma_params &p, Shared &shared, Tile tile, int stage, int consumer) {
     for (int panel = 0; panel < PANELS_V; panel++)
         tma_store(&p.o_map, shared.q[stage][consumer][panel], panel * 64,
@@ -757,8 +757,8 @@ __device__ __forceinline__ void load_queries_of(const attention_tma_params &p, S
                  tile.query + unit_of(consumer) * queries_of_unit(p.attention), tile.head, tile.batch);
 }
 
-// The first tile of the block has been handed out; `queue` holds the others. As many empty tiles follow the last one as there are
-// buffers of Q: so that O of the last tiles is stored.
+// The first tile of the block has been handed out; `queue` holds the others. After the last tile come as many empty
+// tiles as there are Q buffers, so that O of the last tiles is stored.
 __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Shared &shared, TileQueue &queue) {
     Ring<2> ring = {0};
     Ring<Q_STAGES> queries = {0};
@@ -788,7 +788,7 @@ __device__ __forceinline__ void produce_tiles(const attention_tma_params &p, Sha
 
 // load/tiles_of_keys.cuh
 
-// One thread loads K, another one V: each has one tensor and one ring of stages.
+// One thread loads K, another loads V. Each has one tensor and one ring of stages.
 template <int PANELS_OF, int STAGES_OF>
 __device__ __forceinline__ void produce_keys(const attention_params &all, Shared &shared, const tensor_map &map,
                                              Panels<PANELS_OF, BLOCK_N> *to, Barrier *full, Barrier *empty) {
@@ -816,10 +816,10 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_scores.cuh
 
-// S on the tensor cores: a wgmma wrapper has all k steps of its product.
+// S on the tensor cores: each wgmma wrapper covers all k steps of its product.
 // Names: operand a in shared memory (s) or registers (r); operand b in shared memory (s); the layout of b: its rows are the
 // contracted dimension (n), or it is transposed (t). Rows are contiguous in shared memory. Each wrapper is one asm statement for
-// all STEPS of 16 of the contracted dimension: every statement names all accumulators, and compilers are slow on those.
+// all STEPS of 16 of the contracted dimension: a statement names all accumulators, and compilers are slow on such statements.
 #ifndef ATTILE_HOST
 #define ALL_OF_S "{" \
                  "%0, %1, %2, %3, " \
@@ -838,7 +838,7 @@ __device__ __forceinline__ void produce_keys(const attention_params &all, Shared
 
 // target/wgmma_ss_nt.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) = a (64, 16 STEPS) b (N, 16 STEPS)^T. A panel is 64 columns, 4 steps: 64 rows of a, N of b.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -885,12 +885,12 @@ __device__ __forceinline__ void wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(float (&
 
 // fragment/q_shared.cuh
 
-// Q (64, d) of a unit as operand of S = Q K^T: in shared memory, where TMA has loaded it.
+// Q (64, d) of a unit as an operand of S = Q K^T: in shared memory, where TMA has loaded it.
 struct Queries {
     unsigned long long first; // matrix descriptor of the first buffer of Q
 };
 
-// S (64, BLOCK_N) = Q K^T; issued, asynchronous.
+// Issues S (64, BLOCK_N) = Q K^T; asynchronous.
 __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Queries &q, int stage, unsigned long long k) {
     wgmma_ss_nt<BLOCK_N, Q_STEPS, BFLOAT16>(s, q.first + stage * (Q_BYTES / 16), k);
 }
@@ -911,7 +911,7 @@ __device__ __forceinline__ void multiply_scores(float (&s)[BLOCK_N / 2], const Q
 
 // target/wgmma_rs_nn.cuh
 
-#ifndef ATTILE_HOST // the host device brings its own
+#ifndef ATTILE_HOST // the host device has its own
 
 // sum (64, N) += a (64, 16 STEPS) b (16 STEPS, N), a in registers.
 template <int N, int STEPS, bool OF_BFLOAT16>
@@ -970,12 +970,12 @@ __device__ __forceinline__ void wgmma_rs_nn<OUTPUT_COLUMNS, P_STEPS, BFLOAT16>(f
 
 // fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
@@ -987,14 +987,14 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 
 __device__ __forceinline__ void publish_weights(const Weights &) {} // each thread holds its own elements of P
 
-// O (64, HEAD_DIM_V) += P V, P in registers; issued, asynchronous.
+// Issues O (64, HEAD_DIM_V) += P V with P in registers; asynchronous.
 __device__ __forceinline__ void multiply_output(float (&o)[HEAD_DIM_V / 2], const Weights &p, unsigned long long v) {
     wgmma_rs_nn<HEAD_DIM_V, P_STEPS, BFLOAT16>(o, p.pairs, v);
 }
 
 // fragment/seen_keys.cuh
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -1010,7 +1010,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll
@@ -1035,7 +1035,7 @@ struct Unit {
     Tile tile;
     Where where;
 
-    // This thread's first row. Needed once a Q tile, so no register keeps it.
+    // This thread's first row. It is needed once per Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
     __device__ __forceinline__ int position(int row) const { return position_of(p, min(at(row).query, p.len_q - 1)); }
@@ -1045,7 +1045,7 @@ struct Unit {
 
 // Masks under which a query sees an interval of keys.
 
-// Keys of [first[row], end[row]).
+// Returns the mask bits of the keys in [first[row], end[row]).
 __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], const int (&end)[2]) {
     Seen seen = seen_below(key, end), before = seen_below(key, first);
 #pragma unroll
@@ -1056,7 +1056,7 @@ __device__ __forceinline__ Seen seen_between(int key, const int (&first)[2], con
     return seen;
 }
 
-// The mask bits of this thread's two rows for a K/V tile.
+// Returns the mask bits of this thread's two rows for a K/V tile.
 __device__ __forceinline__ Seen seen_of(const Unit &unit, int tile_n) {
     const int key = tile_n * BLOCK_N + unit.lane % 4 * 2;
     const int row = unit.row(), upper = unit.position(row), lower = unit.position(row + 8);
@@ -1071,16 +1071,16 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return LOG2_E; // the score expression has applied scale
 }
 
 // fragment/softmax_rows.cuh
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// The online softmax on accumulators of wgmma. An accumulator is (64, N) over the 128 threads of a warpgroup. Thread t holds
+// columns 8 i + 2 (t % 4) and the next: of row 16 (t / 32) + t % 32 / 4 in elements 4 i and 4 i + 1, and of the row 8 further
+// down in elements 4 i + 2 and 4 i + 3.
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1092,7 +1092,7 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
-// The maximum over the four lanes of a row.
+// Replaces x by its maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1113,7 +1113,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     }
 }
 
-// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
+// True if some row of the warp has no m yet: no key, or only scores of -INFINITY.
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
@@ -1128,15 +1128,15 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // fragment/score_rest.cuh
 
-// The rest: what a score that is linear in s, or in a tanh of s, adds to that. Computed as exponent of 2, minus the value that
-// all scores of the row are reduced by.
+// The rest: the term that a score adds to its part that is linear in s, or in a tanh of s. It is computed as an exponent of 2, minus
+// the value that is subtracted from all scores of the row.
 
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
     return 0.0f;
 }
 
-// The value that scores are reduced by in a row without an m: the rest of one of its keys, so that rounding at a large rest does
-// not lose the differences between keys.
+// Returns the value that is subtracted from the scores of a row without an m: the rest of one of its keys, so that rounding at a large
+// rest does not lose the differences between keys.
 __device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
     float rest = score_rest(p, at, q, k);
     return fabsf(rest) < INFINITY ? rest : 0;
@@ -1146,7 +1146,7 @@ __device__ __forceinline__ float first_rest(const attention_params &p, const Whe
 struct Rest {
     float first[2];
 
-    // Of its element i of a tile.
+    // Returns the rest of the thread's element i of a tile.
     __device__ __forceinline__ float of(int i) const {
         return first[i / 2 % 2];
     }
@@ -1155,12 +1155,12 @@ struct Rest {
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
 }
 
-// For row r, from key k on, less `from`.
+// Sets the rest of row r, from key k on, minus `from`.
 __device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
     rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;
 }
 
-// For a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
+// Sets the rests of a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
 __device__ __forceinline__ void set_rests(Rest &rest, const Unit &unit, const int &tile_n, const Rows &rows, bool search) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1187,7 +1187,7 @@ struct Score {
     Rest rest;
     float cap, factor; // x = factor * product
     float small;       // products up to here have |x| <= SMALL
-    // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
+    // For those, cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) within a relative error of 2^-19, where v = shrink * product.
     float shrink, curve[2];
 };
 
@@ -1195,8 +1195,8 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     begin_rest(score.rest, p, at);
     score.factor = score_factor(p, at) * p.scale;
     score.cap = score_cap(p, at) * LOG2_E;
-    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
-    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
+    // The odd polynomial of degree 5 with the smallest relative error to tanh up to SMALL: in x it would be
+    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of the factor before x goes into v; one Newton step makes it exact.
     constexpr float FIFTH = 0.125885732f;
     float power = fabsf(score.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
     root = power > 0x1p-120f ? fmaf(fmaf(power, reciprocal_approx(squared * squared), -root), 0.2f, root) : 0;
@@ -1206,7 +1206,7 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     score.small = SMALL / fabsf(score.factor);
 }
 
-// s = cap * tanh(x) + rest by the polynomial, with one register besides s: so several elements are in flight at once.
+// s = cap * tanh(x) + rest by the polynomial, with one register besides s, so several elements are in flight at once.
 __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -1215,7 +1215,7 @@ __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &
     }
 }
 
-// The same for |x| <= MEDIUM: the polynomial of degree 11 that is nearest to tanh, relative to it.
+// The same for |x| <= MEDIUM: the polynomial of degree 11 with the smallest relative error to tanh.
 __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -1226,8 +1226,8 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
-// reciprocal, that of the product of their divisors: special functions bound this path.
+// s = cap * tanh(x) + rest, for any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Special functions bound
+// this path, so four elements share a reciprocal, that of the product of their divisors.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
     const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
@@ -1241,14 +1241,14 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &sc
         const float both[2] = {all * second, all * first};
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+            if (s[i + j] == s[i + j]) // a NaN stays a NaN and affects no other element: fminf has kept it out of the product
                 s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 
 // Products -> scores.
 __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
-    float largest[4] = {0, 0, 0, 0}; // of four parts, so that comparisons do not wait for each other
+    float largest[4] = {0, 0, 0, 0}; // in four parts, so that comparisons do not wait for each other
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++)
         largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));
@@ -1263,11 +1263,11 @@ __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score
 
 // fragment/softmax_exponents.cuh
 
-// The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
+// The softmax of scores that are exponents of 2, minus a value close to their maximum.
 
-// Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
-// more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
-// m' is rounded at the size of the unreduced scores, and may be far from it.
+// Raises m to the maximum of the scores, which are exponents of 2 minus the first rest of their row; m stays while the maximum exceeds it
+// by no more than 2^slack. Then subtracts m' from the scores. Where m' is the new maximum, subtracts the maximum as found instead of m':
+// m' is rounded at the magnitude of the original scores, and may be far from it.
 template <int SIZE>
 __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const Unit &unit, int tile_n, float slack) {
     const int row = unit.row(), key = tile_n * BLOCK_N;
@@ -1298,7 +1298,7 @@ __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const U
         s[i] += more[i / 2 % 2];
 }
 
-// P: s = 2^s, of exponents reduced by m; and this thread's row sums.
+// P: s = 2^s, for exponents from which m has been subtracted. Also computes this thread's row sums.
 template <int SIZE> __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1320,13 +1320,13 @@ __device__ __forceinline__ void pass_turn(int) {}
 
 // fragment/raises.cuh
 
-// How often m has been raised lately: each raise adds 4, and each K/V tile since the last one takes 1 away, down to 0.
+// How often m has been raised lately: each raise adds 4, and each K/V tile since the last raise subtracts 1, down to 0.
 struct Raises {
     int count = 0;
-    int step = 0; // the K/V tile of the last one
+    int step = 0; // the K/V tile of the last raise
 
-    // Compute the maximum of every tile from now on? That takes a quarter of the time of raising m afterwards, so it pays once scores
-    // outgrow m in more than a quarter of the tiles.
+    // From this count on, the maximum of every tile is computed. That takes a quarter of the time of raising m afterwards, so it pays
+    // once scores outgrow m in more than a quarter of the tiles.
     static constexpr int MANY = 12;
     __device__ __forceinline__ bool are_many() const { return count >= MANY; }
     __device__ __forceinline__ void add(int now) {
@@ -1338,7 +1338,7 @@ struct Raises {
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -1348,7 +1348,7 @@ struct UnitRows {
     int next;     // the K/V tile whose softmax is next
     bool search;  // compute the maximum of the next tile
     Raises raises;     // of m
-    bool unsure;       // P of this tile is of an m that may be too small
+    bool unsure;       // P of this tile uses an m that may be too small
     float tile_sum[2]; // this thread's share of the row sums of P of this tile
     Score score;       // what its expression needs
     Rows rows;
@@ -1357,14 +1357,14 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         search = lacks_max(rows);
         set_rests(score.rest, unit, next, rows, search || raises.are_many());
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
@@ -1397,7 +1397,7 @@ struct UnitRows {
 // pipeline/consumer.cuh
 
 // One consumer warpgroup and everything that it holds in registers: S, O, P and Q as 16-bit pairs where they are not in shared
-// memory, and about 32 more registers a thread, which the last requirement of the template counts.
+// memory, and about 32 more registers per thread, which a requirement of the template counts.
 struct Consumer : UnitRows {
     int index;               // of this consumer in its block
     unsigned long long k, v; // matrix descriptors of stage 0
@@ -1417,7 +1417,7 @@ struct Consumer : UnitRows {
     __device__ __forceinline__ Ring<K_STAGES> keys(int ahead) const { return {step + ahead}; }
     __device__ __forceinline__ Ring<STAGES> values(int ahead = 0) const { return {step + ahead}; }
 
-    // The Q tile that is handed out next.
+    // Receives the Q tile that is handed out next.
     __device__ __forceinline__ Tile receive() {
         Ring<2> taken = {queries.count};
         Tile tile = take_tile(shared, taken);
@@ -1446,7 +1446,7 @@ struct Consumer : UnitRows {
         wgmma_commit();
     }
 
-    // S of this K/V tile is final: release K, and after the last tile Q.
+    // Called when S of this K/V tile is final: releases K, and after the last tile also Q.
     __device__ __forceinline__ void scores_done(Ring<K_STAGES> at) {
         release_keys(&shared.k_empty[at.stage()]);
     }
@@ -1458,10 +1458,10 @@ struct Consumer : UnitRows {
 
 // pipeline/take_seen_keys.cuh
 
-// A consumer skips the K/V tiles of its Q tile that only others see: those at the end before it begins, as it visits the last one
-// first, those at the start when it takes the next Q tile.
+// A consumer skips the K/V tiles of its Q tile that only other consumers see. It visits the last tile first, so it skips those at the
+// end before it begins, and those at the start when it takes the next Q tile.
 
-// Take the next Q tile. False when there is none.
+// Takes the next Q tile. False if there is none.
 __device__ __forceinline__ bool take(Consumer &c) {
     const Tile tile = c.receive();
     c.unseen = c.queries.count > 0 ? tiles_after(c.p, c.unit.tile, c.unit.index, c.walk) : 0; // of the previous Q tile
@@ -1470,25 +1470,26 @@ __device__ __forceinline__ bool take(Consumer &c) {
     return tile.query >= 0;
 }
 
-// Wait for the bytes of skipped tiles, too: else a stage could be released one phase early.
+// Skips the unseen tiles. Waits for their bytes, too; otherwise a stage could be released one phase early.
 __device__ __forceinline__ void skip_unseen(Consumer &c) {
     for (; c.unseen > 0; c.unseen--, c.step++) {
         barrier_wait(&c.shared.k_full[c.keys(0).stage()], c.keys(0).parity());
         barrier_wait(&c.shared.v_full[c.values().stage()], c.values().parity());
-        named_barrier_sync(4 + c.index, 128); // else a late warp could miss the phase that it waits for
+        named_barrier_sync(4 + c.index, 128); // otherwise a late warp could miss the phase that it waits for
         release_keys(&c.shared.k_empty[c.keys(0).stage()]);
         release_keys(&c.shared.v_empty[c.values().stage()]);
     }
 }
 
-// Take the next Q tile and skip leading K/V tiles that this warpgroup does not need. False when there is none.
+// Takes the next Q tile and skips leading K/V tiles that this warpgroup does not need. False if there is none.
 __device__ __forceinline__ bool take_and_skip(Consumer &c) {
     bool more = take(c);
     skip_unseen(c);
     return more;
 }
 
-// The same while the last O += P V is under way, which reads the stage of V that `empty` is of. True where it had to be released first.
+// Skips K/V tiles while the last O += P V is in flight, which reads the stage of V that `empty` belongs to. True if that stage had to be
+// released first.
 __device__ __forceinline__ bool skip_behind_output(Consumer &c, Barrier *empty) {
     bool early = c.unseen >= STAGES; // the last skipped tile waits for the stage of this one
     if (early) {
@@ -1532,26 +1533,26 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &, int 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &c, const Unit &, int stage, int line, int column, float low,
                                            float high) {
     *reinterpret_cast<unsigned *>(&c.shared.q[stage][c.index][column / 64][line][(column / 8 ^ line) % 8 * 8 + column % 8]) =
         pack<BFLOAT16_OUT>(low, high);
 }
 
-// The rows are in the buffer, as far as this thread is concerned.
+// Hands over the buffer, once this thread's rows are in it.
 __device__ __forceinline__ void hand_over_rows(const Consumer &c, int stage) {
     fence_async();
     barrier_arrive(&c.shared.q_empty[stage][c.index]);
 }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column`, which is even, of a row of COLUMNS.
+// Loads two neighbouring 16-bit elements from `at`, which points to an even column of a row of COLUMNS.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int) {
     return *reinterpret_cast<const unsigned *>(at);
 }
 
-// WIDTH of them, 2, 4 or 8, `at` a multiple of WIDTH that is less than COLUMNS, by one load.
+// Loads WIDTH elements, 2, 4 or 8, with one load. Their column is a multiple of WIDTH and less than COLUMNS.
 template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int) {
     if constexpr (WIDTH == 8) {
         const uint4 x = *reinterpret_cast<const uint4 *>(at);
@@ -1565,15 +1566,15 @@ template <int COLUMNS, int WIDTH> __device__ __forceinline__ void load_columns(u
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
-    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of ones carries over
+    unsigned signs = ((pair & 0x7fff7fff) + 0x00800080) & 0x80008000; // an exponent of all ones carries into the sign bit
     return (signs >> 15) * 0xffff;
 }
 
 // fragment/values_want_care.cuh
 
-// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+// True if an element of V of the keys first .. end - 1 is not finite. Each lane checks 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
@@ -1591,7 +1592,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
 
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
+// True if an element of V is not finite in a K/V tile that some row of the unit sees only in part.
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     bool found = false;
     KeyWalk walk = walk_of_unit(p, tile, unit);
@@ -1605,8 +1606,8 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
 
 // fragment/query_in_memory.cuh
 
-// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
-// the last one: its scores are not stored.
+// A row of Q in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does not
+// exist: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
@@ -1616,8 +1617,8 @@ __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int ro
 
 // fragment/keys_in_memory.cuh
 
-// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
-// there, the last one: its scores are masked.
+// Rows of K and V in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does
+// not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1631,7 +1632,7 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 
 // fragment/repeat_pass.cuh
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+// Columns of O per pass, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = HEAD_DIM_V > 64;
 
@@ -1648,9 +1649,9 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
+// global memory. m and l are correct, so they stay.
 
-// Is an element of O not finite in this thread's row r?
+// True if some element of O in this thread's row r is not finite.
 __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
     bool strange = false;
 #pragma unroll
@@ -1664,7 +1665,7 @@ __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int
     return strange;
 }
 
-// Is one of the warp's rows of O not finite, though its sum is?
+// True if one of the warp's rows of O is not finite although its l is.
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -1678,7 +1679,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+// Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
 struct StrangeColumns {
     unsigned words[2];
 };
@@ -1695,7 +1696,7 @@ __device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUM
     return strange;
 }
 
-// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+// Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
 __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
@@ -1713,8 +1714,8 @@ struct WalkedTile {
     bool whole; // all rows of the unit see all its keys
 };
 
-// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+// Moves to the next K/V tile of a walk. False if there are no more. The code that follows branches on the result of a reduction, which the
+// compiler knows to be the same in all lanes. Otherwise wgmma descriptors would leave uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
@@ -1722,13 +1723,13 @@ __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, Wa
     return code >= 0;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit visits.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
     WalkedTile tile;
-    int first, end; // no row sees a key outside
-    int key0;       // of the 16
+    int first, end; // no row sees a key outside [first, end)
+    int key0;       // first of the 16 keys
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
         : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
@@ -1742,7 +1743,7 @@ struct KeysOfWarp {
         end = __reduce_max_sync(0xffffffffu, end);
     }
 
-    // False when there are no more.
+    // Moves to the next 16 keys. False if there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
         while (key0 >= min(end, tile.key0 + BLOCK_N)) {
@@ -1754,13 +1755,14 @@ struct KeysOfWarp {
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+// Replaces S (16, 16) of the keys from key0 on by its weights. Returns which elements are of keys that are seen: bit i for s[i]. `whole`:
+// all of them.
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
     const int position[2] = {unit.position(unit.row()), unit.position(unit.row() + 8)};
     const float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
-    // One element at a time, the others move up, since masks and scores may be long.
+    // Processes one element at a time and moves the others up, since masks and scores may be long.
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int r = i / 2 % 2, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
@@ -1778,8 +1780,8 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
-// lane / 4 and 8 further down.
+// 32 columns of the warp's rows of Q, or of 16 keys. S may sum over columns in any order, so a lane loads 8 neighbouring columns of rows
+// lane / 4 and lane / 4 + 8.
 struct Slice {
     unsigned pairs[2][4];
 };
@@ -1815,7 +1817,7 @@ __device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const 
     }
 }
 
-// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+// V (16, PASS) of the keys from key0 on, as a lane loads it: keys 2 (lane % 4) and the next, and the two keys 8 further on.
 struct Values {
     unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
 };
@@ -1835,21 +1837,21 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
     return v;
 }
 
-// Of two pairs the lower elements, or the upper ones.
+// Combines the lower elements of two pairs, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
     unsigned pairs[4];
     load_columns<HEAD_DIM_V, 8>(pairs, row, column);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // what is more than an infinity carries over
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x007f007f; // only a NaN, above infinity, carries into the sign bit
 }
 
-// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+// Sets the values that are not finite to 0. Returns the pairs of products (add_finite) that have such values, bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
 #pragma unroll
@@ -1866,25 +1868,25 @@ __device__ __forceinline__ unsigned keep_finite(Values &v) {
     return found;
 }
 
-// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     unsigned weights[4], seen;
 };
 
-// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+// mma counts the values of 16 keys that are not finite: one number holds the count of each kind.
 constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
 __device__ __forceinline__ float count_of(float v) {
     return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
 }
 
-// What the values that were counted add to O.
+// Returns what the counted values add to O.
 __device__ __forceinline__ float sum_of(float count) {
     const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
     return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
 }
 
-// O (16, PASS) += P V of values that are finite.
+// O (16, PASS) += P V of the finite values.
 __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -1895,8 +1897,8 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
-// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+// O (16, PASS) += P V of the values that are not finite, in these pairs of products, for the rows that see them. Where P is rounded to 0,
+// or dropped, the product is NaN. This is rare, so a loop keeps O in local memory to use few registers, and loads V again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
@@ -1920,14 +1922,14 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 }
 
-// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+// Q of the warp, and K of the next 16 keys, as far as there are registers for them.
 struct Operands {
 
     __device__ __forceinline__ Operands(const Unit &unit, int key0) {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+// Returns P of the 16 keys from key0 on. `next`: first of the following 16 keys. `whole`: all rows see all of the 16 keys.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
                                                  bool whole) {
     float s[8] = {};
@@ -1938,7 +1940,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+// O (16, PASS) += P V of 16 keys. True if some row does not see all of them and some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
     const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
@@ -1947,10 +1949,10 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
     return others != 0;
 }
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
-// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
+// Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
+// a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
-    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
@@ -1964,7 +1966,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
-        unsigned columns = 0; // bit j: column `column` + j has one
+        unsigned columns = 0; // bit j: column `column` + j has a NaN
 #pragma unroll
         for (int j = 0; j < 8; j++)
             columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
@@ -1982,7 +1984,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1991,12 +1993,12 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// O (16, HEAD_DIM_V) of the warp's rows, in passes of PASS columns, not yet divided by l. It is in local memory: registers hold only one
 // pass.
 using RepeatedOutput = float[PASSES][PASS / 2];
 
-// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
-// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+// Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
+// these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
     unsigned passes = 0;
 #pragma unroll 1
@@ -2038,7 +2040,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
 
 // store/repeated_rows.cuh
 
-// Can a NaN or infinity in V have reached rows that do not see it?
+// True if a NaN or infinity in V may have reached rows that do not see it.
 __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
     return values_want_care(unit.p, unit.tile, unit.index);
 }
@@ -2046,7 +2048,7 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
+    __syncwarp(); // other lanes have stored what this overwrites
     StrangeColumns strange = strange_columns(c.o);
     take_out_nan(strange, unit);
     RepeatedOutput o;
@@ -2071,10 +2073,10 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 }
 
 // store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+// Stores a unit whose sums are over all keys of its rows. `sum`: l; `scale`: the factor by which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
+    if (unit.lane % 4 < 2) // one row per lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, scale);
@@ -2099,32 +2101,32 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 }
 
 // pipeline/search_scored.cuh
-// Which maxima are searched for, where masks or scores are expressions. There are many masked tiles, and most are not searched.
+// Which tiles are searched for maxima, where masks or scores are expressions. There are many masked tiles, and most are not searched.
 
-// Some rows of the tile have no m yet?
+// True if some rows of the tile have no m yet.
 __device__ __forceinline__ bool wants_search(const Consumer &c, bool) { return c.search; }
-// Is a tile masked that is not searched?
+// True if the tile is masked but not searched.
 __device__ __forceinline__ bool masked_unsearched(const Consumer &c, bool first) { return c.is_masked(first); }
 
 // fragment/scores_from_memory_16bit.cuh
 
-// S of a warp's 16 rows by itself, by mma.sync from global memory: for what happens too seldom to keep stages of Q and K for.
-// Accumulators of mma lie as those of wgmma do.
+// A warp computes S of its 16 rows by itself, with mma.sync from global memory: for cases too rare to keep stages of Q and K for.
+// Accumulators of mma have the layout of those of wgmma.
 
-// Two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
+// Returns two neighbouring columns of Q, negated where scale is negative, as Q in shared memory is.
 __device__ __forceinline__ unsigned query_pair(const attention_params &p, const Input *q, int column) {
     return pair_at<HEAD_DIM>(q, column);
 }
 
-// S (16, KEYS) = Q K^T, of the warp's rows of the unit and keys from `first` on. In place of rows of Q and K that are not there,
-// the last one: such scores are masked, or not stored. Addresses are made anew for every step, since registers are full.
+// S (16, KEYS) = Q K^T, for the warp's rows of the unit and keys from `first` on. The last row stands in for rows of Q and K that do
+// not exist: such scores are masked, or not stored. Addresses are recomputed for every step, since registers are full.
 template <int KEYS>
 __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const Unit &unit, int first) {
     const attention_params &p = unit.p;
 #pragma unroll
     for (float &score : s)
         score = 0;
-#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads under way
+#pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
         const int column = set_apart(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
@@ -2151,7 +2153,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
 
 // pipeline/repeat_softmax.cuh
 
-// P of the tile with its maxima, from products that are computed once more.
+// Recomputes the products of the tile, and P of them with the maxima of the tile.
 __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
     scores_from_memory<BLOCK_N>(c.s, c.unit, c.next * BLOCK_N);
     set_rests(c.score.rest, c.unit, c.next, c.rows, true);
@@ -2161,21 +2163,21 @@ __device__ __forceinline__ void repeat_softmax(Consumer &c, bool first) {
 
 // fragment/sums_in_range.cuh
 
-// Row sums of P tell whether P has outgrown m.
+// The row sums of P show whether P has outgrown m.
 
-// The largest sum of P that needs no new m. Where a key outweighs all others its P should be 1, which is exact;
+// The largest row sum of P that needs no new m. Where a key outweighs all others, its P should be 1, which is exact;
 constexpr float USUAL_SUM = 0x1p20f; // at 2^20 others still count
 
-// Are all sums of P of a tile at most `most`? Not of a row without an m.
+// True if all row sums of P of a tile are at most `most`. False if some row has no m.
 __device__ __forceinline__ bool within_range(const Rows &rows, const float (&sum)[2], float most) {
     bool within = fmaxf(sum[0], sum[1]) <= most && fminf(rows.max[0], rows.max[1]) > -INFINITY;
     return __all_sync(0xffffffffu, within);
 }
-// Is P within the range of fp32?
+// True if P is within the range of fp32.
 __device__ __forceinline__ bool within_fp32(const Rows &rows, const float (&sum)[2]) { return within_range(rows, sum, 0x1p100f); }
 
-// P has outgrown m, but not fp32: takes P and l relative to the largest P of each row that exceeds 1, and m' = m + log2(P) / c.
-// O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
+// Called when P has outgrown m, but not fp32: makes P and l relative to the largest P of each row that exceeds 1, and sets
+// m' = m + log2(P) / c. O is rescaled later. The largest P becomes 1, as it does where m is the maximum.
 template <int SIZE>
 __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Rows &rows, float (&sum)[2], float c) {
     float top[2] = {1, 1};
@@ -2198,7 +2200,7 @@ __device__ __forceinline__ void raise_max_to_weights(float (&weights)[SIZE], Row
 
 // pipeline/raise_to_weights.cuh
 
-// m has been outgrown: it becomes that of the largest P, or where that is not in the range of fp32, of S, which is computed again.
+// Called when P has outgrown m: takes m from the largest P or, where that is out of the range of fp32, from S, which is recomputed.
 __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
     if (within_fp32(c.rows, c.tile_sum)) {
         raise_max_to_weights(c.s, c.rows, c.tile_sum, c.c);
@@ -2211,7 +2213,7 @@ __device__ __forceinline__ void raise_outgrown(Consumer &c, bool first) {
 // pipeline/rescale_from_sum.cuh
 
 // S of the prepared tile -> P. `first`: the first K/V tile of the rows. m is fixed unless some rows may have none; the row sum
-// shows whether P is in range. Each path has its own code: ptxas would not overlap the usual one otherwise.
+// shows whether P is in range. Each path has its own code; otherwise ptxas would not overlap the usual one.
 __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     wgmma_settle(c.s);
     c.scores_done(c.keys(0));
@@ -2224,8 +2226,8 @@ __device__ __forceinline__ void softmax_tile(Consumer &c, bool first) {
     c.unsure = usual;
 }
 
-// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. From the second time in a Q tile on m
-// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so that they do not wait for the sums.
+// Adds the row sums of the tile to l. Where they show that P has outgrown m, first raises m. Once m has been raised often (Raises), it
+// follows the maxima of all later tiles. The caller has issued the MMAs and packed P, so they do not wait for the sums.
 __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
     if (c.unsure && !within_range(c.rows, c.tile_sum, USUAL_SUM)) {
         raise_outgrown(c, first);
@@ -2236,7 +2238,7 @@ __device__ __forceinline__ void accumulate_row_sum(Consumer &c, bool first) {
 }
 
 // pipeline/issue_round.cuh
-// Issue S of the next K/V tile and O += P V of this one.
+// Issues S of the next K/V tile and O += P V of this one.
 __device__ __forceinline__ void issue_round(Consumer &c) {
     c.issue_scores(c.keys(1));
     c.issue_output();
@@ -2246,8 +2248,8 @@ __device__ __forceinline__ void issue_round(Consumer &c) {
 
 // pipeline/keys_ahead_unpeeled.cuh
 
-// The main loop of a Q tile, whose first S is issued; the caller issues the last P V. The first K/V tile, which has no O to wait
-// for, is not peeled: the code from S to P is long, and should be there once.
+// The main loop of a Q tile. The caller has issued the first S and issues the last P V. The first K/V tile, which has no O to wait
+// for, is not peeled: the code from S to P is long and should exist only once.
 __device__ __forceinline__ void go_over_keys(Consumer &c) {
     c.begin_rows();
     wgmma_wait<0>();
@@ -2276,8 +2278,8 @@ __device__ __forceinline__ void go_over_keys(Consumer &c) {
 
 // pipeline/q_tiles_overlapped.cuh
 
-// Q tiles overlap: the first S of the next one is computed with the last P V of this one, and is in registers beside its O.
-// After the last Q tile that S is computed in vain: ptxas would serialise the MMAs if there were a branch around it.
+// Q tiles overlap: the first S of the next one is computed together with the last P V of this one, and is in registers beside its O.
+// After the last Q tile, this S is computed but not used: ptxas would serialise the MMAs if there were a branch around it.
 __device__ __forceinline__ void run(Consumer &c) {
     bool more = take_and_skip(c);
     if (!more)
@@ -2310,7 +2312,7 @@ __device__ __forceinline__ void run(Consumer &c) {
 
 // store/row_of_nothing.cuh
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
@@ -2365,7 +2367,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the tables of a mask, which tell its tiles, come from the launch before
+    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)

@@ -127,17 +127,17 @@ constexpr int SHARED_BYTES = 24576;  // 16 * (block_m * chunks + stages * block_
 constexpr int BLOCKS_AT_ONCE = 2;    // 256 / threads
 constexpr int SLACK = 8;
 
-// Attention by tiles on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
+// Tiled attention on the tensor cores of every GPU since compute capability 8.0: FlashAttention-2 (arXiv 2307.08691). All
 // threads copy; each warp multiplies 16 or 32 rows of its own, and S, P and O stay in its registers.
 //
-//     Q of BLOCK_M queries to shared memory, and from there, if wanted, to registers
-//     for each tile of keys      S = Q K^T, softmax, O += P V, while copies of the next tiles are under way
+//     Q of BLOCK_M queries       to shared memory, and from there optionally to registers
+//     for each K/V tile          S = Q K^T, softmax, O += P V, while copies of the next tiles are in flight
 //
-// A warp has 16 rows of one unit of 64 queries, or of two units: then what it reads of K and V serves 32 rows.
+// A warp holds 16 rows of one unit of 64 queries, or 16 rows of each of two units: then its loads of K and V serve 32 rows.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -158,10 +158,10 @@ struct attention_params {
     int len_kv;
     float scale; /* S = scale * Q K^T */
 
-    /* What the mask and the score take, in the order of their declaration. Last, because kernels without do without. */
+    /* The parameters of the mask and the score, in declaration order. Last, because kernels without them omit it. */
     struct attention_param {
         const void *data;    /* of a tensor */
-        void *table;         /* the bounds of its runs of elements, if the mask asks for them; else null */
+        void *table;         /* the bounds of its runs of elements, if the mask needs them; else null */
         long long stride[4]; /* in elements, of each dimension */
         int size[4];
         int whole; /* a scalar */
@@ -170,28 +170,28 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
 }
 
-// The float with the value of these IEEE half bits; exact.
+// Returns the float with the value of these IEEE half bits; exact.
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
 }
 
-// Bits of the nearest half, ties to even; 65520 and more become infinity.
+// Returns the bits of the nearest half, ties to even; 65520 and more become infinity.
 __device__ __forceinline__ unsigned short float_to_half(float x) {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -205,21 +205,21 @@ __device__ __forceinline__ float exp2_approx(float x) {
     return y;
 }
 
-// log2(x), to about 2^-22 of the larger of it and 1.
+// log2(x), with an error of about 2^-22 times the larger of the result and 1.
 __device__ __forceinline__ float log2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 1 / x, within one unit of its last digit; of what is infinite, 0.
+// 1 / x, within one unit in the last place; 0 for infinite x.
 __device__ __forceinline__ float reciprocal_approx(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// No code, but a number that the compiler takes for a new one, and so does not move into other sums.
+// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -246,20 +246,20 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_half(x); 
 
 // target/sm_80.cuh
 
-// sm_80: what compute capability 8.0 adds to any. One instruction each; the host device has its own bodies under these
+// sm_80: what compute capability 8.0 adds to any. Each is one instruction; the host device has its own bodies under these
 // names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
-// --- copies by threads, which need no registers on the way (cp.async)
+// --- copies by threads, without going through registers (cp.async)
 
-// An address of shared memory, as copies and loads take it. Constants that are added to it become part of the instruction; a
-// pointer would be taken apart, and each sum be an instruction of its own.
+// A shared-memory address, as copies and loads take it. Constants added to it become part of the instruction; a pointer would
+// be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
     return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
 }
 
-// cp.async of SIZE bytes to a SharedAddress; `bytes` of them are read, the others become 0.
+// The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
 template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress to, const void *from, int bytes) {
     if constexpr (SIZE == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -267,12 +267,12 @@ template <int SIZE> __device__ __forceinline__ void copy_async_to(SharedAddress 
         asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(to), "l"(from), "r"(bytes), "n"(SIZE) : "memory");
 }
 
-// Until all copies that this thread started have been written; others see them after a barrier.
+// Waits until all copies of this thread have been written. Other threads see the data after a barrier.
 __device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// --- products of 16 rows by a warp (mma), and their operands
+// --- warp-level products of 16 rows (mma), and their operands
 
-// Four 8 x 8 matrices: lane i has the address of a row, four lanes get the pairs of a row.
+// The same from a SharedAddress: lane i passes the address of a row, and four lanes receive the pairs of a row.
 __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -280,7 +280,7 @@ __device__ __forceinline__ void load_matrices_at(unsigned (&pair)[4], SharedAddr
                  : "memory");
 }
 
-// The same matrices transposed: four lanes get a column.
+// Loads the same matrices transposed: four lanes receive a column.
 __device__ __forceinline__ void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(pair[0]), "=r"(pair[1]), "=r"(pair[2]), "=r"(pair[3])
@@ -304,7 +304,7 @@ __device__ __forceinline__ void mma(float &s0, float &s1, float &s2, float &s3, 
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats to a pair of 16-bit elements, the first in the lower half.
+// Packs two floats into a pair of 16-bit elements, the first in the lower half.
 template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first, float second) {
     unsigned pair;
     if constexpr (TO_BFLOAT16)
@@ -318,8 +318,8 @@ template <bool TO_BFLOAT16> __device__ __forceinline__ unsigned pack(float first
 
 // expression/bounds.cuh
 
-// Bounds of many elements of a tensor, by which the kernel classifies tiles. The table of a tensor
-// has the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
+// Bounds of runs of tensor elements, with which the kernel classifies tiles. The table of a tensor
+// holds the bounds of every TABLE_RUN elements of its last dimension: (all other dimensions, runs), in the workspace.
 constexpr int TABLE_RUN = 64;
 
 template <typename Value> struct Bounds {
@@ -338,14 +338,14 @@ __device__ __forceinline__ Bounds<Value> join_bounds(const Bounds<Value> &a, con
 
 // expression/formula.cuh
 
-// The mask and the score of this problem, printed from their expressions. Positions q and k are absolute: equal
-// positions are the same token, the last query and the last key are aligned.
+// The mask and the score of this problem, generated from their expressions. Positions q and k are absolute: equal
+// positions are the same token, and the last query and the last key are aligned.
 
 struct Where {
     int b, h, hk; // batch, head of the queries, head of the keys and values
 };
 
-// index = batch * heads + head, in 32 bits where it has no more: a division in 64 bits is a call.
+// index = batch * heads + head, in 32 bits where it fits: a 64-bit division is a function call.
 template <typename Index> __device__ __forceinline__ Where where_is(const attention_params &p, Index index) {
     const int head = static_cast<int>(index % p.heads);
     return {static_cast<int>(index / p.heads), head, head / (p.heads / p.kv_heads)};
@@ -358,7 +358,7 @@ __device__ __forceinline__ int tensor_doc(const attention_params &p, int i0, int
     return static_cast<const int *>(p.param[0].data)[i0 * p.param[0].stride[0] + i1 * p.param[0].stride[1]];
 }
 
-// Over a box of indices.
+// Bounds over a box of indices.
 __device__ __forceinline__ Bounds<int> tensor_doc_bounds(const attention_params &p, int f0, int l0, int f1, int l1) {
     if ((l0 - f0 + 1ll) * (l1 - f1 + 1) <= 4) {
         Bounds<int> bounds = bounds_of(tensor_doc(p, f0, f1));
@@ -387,7 +387,7 @@ __device__ __forceinline__ int tensor_doc_most(const attention_params &p, int f0
     return tensor_doc_bounds(p, f0, l0, f1, l1).most;
 }
 
-// Does the query see the key? A key is an int or another type that represents one.
+// True if the query sees the key. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ bool sees(const attention_params &p, const Where &at, int q, Key k) {
     return (k <= q) & (tensor_doc(p, at.b, max(q, 0)) == tensor_doc(p, at.b, k));
@@ -407,7 +407,7 @@ __device__ __forceinline__ Keys keys_of(const attention_params &p, const Where &
 
 constexpr bool FULL_EXACT = false;
 
-// Some: false when no query of q_first .. q_last sees a key of k_first .. k_last. All: true when each sees all of them.
+// The first is false only if no query of q_first .. q_last sees a key of k_first .. k_last, the second true only if each sees all.
 __device__ __forceinline__ bool some_seen(const attention_params &p, const Where &at, int q_first, int q_last,
                                           int k_first, int k_last) {
     return k_first <= q_last &&
@@ -421,7 +421,7 @@ __device__ __forceinline__ bool all_seen(const attention_params &p, const Where 
            tensor_doc_most(p, at.b, at.b, max(q_first, 0), max(q_last, 0)) == tensor_doc_least(p, at.b, at.b, k_first, k_last);
 }
 
-// Do all queries see all keys of the tile at key0?
+// True if all queries are known to see all keys of the tile at key0.
 template <int STEP>
 __device__ __forceinline__ bool is_full(const attention_params &p, const Where &at, int q_first, int q_last,
                                         const Keys &keys, int key0) {
@@ -430,7 +430,7 @@ __device__ __forceinline__ bool is_full(const attention_params &p, const Where &
     return !FULL_EXACT && key0 + STEP <= keys.end && all_seen(p, at, q_first, q_last, key0, key0 + STEP - 1);
 }
 
-// The score, from the scaled score s. A key is an int or another type that represents one.
+// Returns the score for the scaled score s. Key is int or another type that represents a key.
 template <typename Key>
 __device__ __forceinline__ float score_of(const attention_params &p, const Where &at, int q, Key k, float s) {
     return 30.0f * tanhf(s * 0.033333335f);
@@ -438,7 +438,7 @@ __device__ __forceinline__ float score_of(const attention_params &p, const Where
 
 // expression/tables_launch.cuh
 
-// Makes the tables before the attention kernel runs: one warp for each run of TABLE_RUN elements.
+// Computes the tables before the attention kernel runs: one warp per run of TABLE_RUN elements.
 
 __device__ __forceinline__ int value_of_int(int x) { return x; }
 
@@ -459,7 +459,7 @@ __device__ __forceinline__ void make_table(const attention_params::attention_par
             rest /= tensor.size[d];
         }
         const int first = static_cast<int>(run % runs) * TABLE_RUN, last = min(first + TABLE_RUN, length) - 1;
-        // a lane beyond the end looks at the last element once more
+        // lanes beyond the end read the last element again
         Bounds<Value> bounds = bounds_of(value_of(row[min(first + lane, last) * tensor.stride[DIMS - 1]]));
 #pragma unroll 1
         for (int i = first + 32; i <= last; i += 32)
@@ -479,9 +479,9 @@ extern "C" __global__ void __launch_bounds__(128) attention_tables(const __grid_
 
 // expression/split_key.cuh
 
-// A key, or a sum with one, in two parts, the second known to the compiler. The first is the same for all keys of a row that a
-// thread holds: so converting the sum to float costs one addition, and an element of a tensor that it indexes
-// lies at a constant distance from that of the first key.
+// A key, or a sum with a key, in two parts. The compiler knows the second part. The first part is the same for all keys of a row
+// that a thread holds, so converting the sum to float costs one addition, and a tensor element that it indexes
+// lies at a constant distance from the element of the first key.
 struct SplitSum {
     int first, place;
     __device__ __forceinline__ operator int() const { return first + place; }
@@ -490,7 +490,7 @@ struct SplitSum {
         return static_cast<float>(first) + static_cast<float>(place);
     }
 };
-struct SplitKey : SplitSum {}; // a key itself: first and place are even and of every two neighbours
+struct SplitKey : SplitSum {}; // a key itself: first is even, and places come in neighbouring pairs
 __device__ __forceinline__ SplitSum operator-(SplitSum a) { return {-a.first, -a.place}; }
 __device__ __forceinline__ SplitSum operator+(SplitSum a, SplitSum b) { return {a.first + b.first, a.place + b.place}; }
 __device__ __forceinline__ SplitSum operator+(SplitSum a, int b) { return {a.first + b, a.place}; }
@@ -501,7 +501,7 @@ __device__ __forceinline__ SplitSum operator-(int a, SplitSum b) { return -b + a
 __device__ __forceinline__ void set_key(SplitKey &key, int first, int place) { key = {{first, place}}; }
 __device__ __forceinline__ void set_key(int &key, int first, int place) { key = first + place; }
 
-// Element `place` of a row, read together with its neighbour: two loads of the same pair are one.
+// Returns element `place` of a row, read together with its neighbour: two loads of the same pair become one.
 __device__ __forceinline__ float of_pair(const float *row, int place) {
     const float2 pair = *reinterpret_cast<const float2 *>(row + place / 2 * 2);
     return place % 2 ? pair.y : pair.x;
@@ -516,7 +516,7 @@ __device__ __forceinline__ unsigned short of_pair(const unsigned short *row, int
 }
 __device__ __forceinline__ unsigned char of_pair(const unsigned char *row, int place) { return row[place]; }
 
-// Do the tensors that are indexed by keys have them one after the other, in pairs that are aligned?
+// True if the tensors that keys index have neighbouring keys next to each other, in aligned pairs.
 __device__ __forceinline__ bool keys_in_pairs(const attention_params &p) {
     return p.param[0].stride[1] == 1 &&
            reinterpret_cast<unsigned long long>(p.param[0].data) % (2 * sizeof(int)) == 0 && p.param[0].stride[0] % 2 == 0;
@@ -551,10 +551,10 @@ struct Row {
 __device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
 __device__ __forceinline__ int queries_of_tile(const attention_params &) { return TILE_ROWS; }
 
-// The number of heads that Q tiles are counted by.
+// Returns the number of heads that have Q tiles of their own.
 __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads; }
 
-// Tile `tile` of a head; `index` counts heads and batches.
+// Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
     return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
@@ -565,17 +565,17 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 }
 
 // work/place.cuh
-// The order of the work items of some heads, each with as many items. Blocks start in the order of their index, each as soon
-// as an SM is free: so the order decides which items share the L2 cache, and which run last.
+// The order of the work items of some heads, all with the same number of items. Blocks start in the order of their
+// index, each as soon as an SM is free. So the order decides which items share the L2 cache, and which run last.
 struct Place {
-    unsigned head, order; // over all batches, of those that have tiles of their own; 0 is the heaviest item of a head
+    unsigned head, order; // head over all batches, among those with Q tiles of their own; order: 0 is the heaviest item of a head
 };
 
 __device__ __forceinline__ int all_heads(const attention_params &p) { return tile_heads(p) * p.batch; }
 
 // work/order_sections.cuh
 
-// A section: as many heads as fit half of the L2 with their K and V; all their items, heaviest first.
+// A section has as many heads as fit half of L2 with their K and V. It holds all their items, heaviest first.
 __device__ __forceinline__ Place place_of(const attention_params &p, unsigned heads, unsigned items, unsigned item) {
     constexpr float SECTION_BYTES = 32 << 20;
     float kv_bytes = 2.0f * (HEAD_DIM + HEAD_DIM_V) * max(p.len_kv, 1);
@@ -587,17 +587,17 @@ __device__ __forceinline__ Place place_of(const attention_params &p, unsigned he
 
 // walk/bitmap_launch.cuh
 
-// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel classifies 32 tiles
-// at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line a unit and one line for the whole tile. A
-// line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
+// The K/V tiles that each Q tile needs, for masks without a closed form. A launch before the attention kernel
+// classifies 32 tiles at a time for each unit of 64 rows. The workspace holds, for each Q tile, one line per unit
+// and one line for the whole tile. A line begins with the start of its walk over the needed tiles (walk/bitmap.cuh):
 
 struct MapLine {
-    int unseen, left, after; // of the tiles that any unit needs, from the last to the first: before the first one that this
-                             // unit needs, from there to its last one, and behind that; `left` is 1 at least
-    int word;                // in which word of the needed tiles the first one of those `left` is, ...
-    unsigned bits, full;     // ... and that word without those before it, and which of its tiles all queries of the unit see
+    int unseen, left, after; // of the tiles that any unit needs, from the last to the first: those before the first one that this
+                             // unit needs, those from there to its last one, and those after that; `left` is at least 1
+    int word;                // index of the word of needed tiles with the first of those `left`, ...
+    unsigned bits, full;     // ... that word without the tiles before it, and its tiles that all queries of the unit see in full
 
-    // A bit for each K/V tile. Of a unit, 1 = all its queries see all keys; of all of them, 1 = needed.
+    // One bit per K/V tile. In the line of a unit, 1 = all its queries see all keys; in that of the whole tile, 1 = needed.
     __device__ __forceinline__ unsigned *tiles() { return reinterpret_cast<unsigned *>(this + 1); }
 };
 static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
@@ -605,7 +605,7 @@ static_assert(sizeof(MapLine) == 24, "as in the workspace directive");
 __device__ __forceinline__ int map_words(const attention_params &p) { return (p.len_kv + 32 * BLOCK_N - 1) / (32 * BLOCK_N); }
 __device__ __forceinline__ int map_line_words(const attention_params &p) { return 6 + map_words(p); }
 
-// Of a unit, or UNITS for all of them; `tile` is counted over (batch, head, tile).
+// Returns the line of a unit, or of the whole tile if `unit` is UNITS; `tile` is counted over (batch, head, tile).
 __device__ __forceinline__ MapLine *map_line(const attention_params &p, long long tile, int unit) {
     return reinterpret_cast<MapLine *>(static_cast<unsigned *>(p.workspace) +
                                        (tile * (UNITS + 1) + unit) * map_line_words(p));
@@ -653,7 +653,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
         line.left = upto - line.after;
         const int last_word = __shfl_sync(0xffffffffu, line.word, UNITS);
         const unsigned last_bits = __shfl_sync(0xffffffffu, line.bits, UNITS);
-        if (line.after < 0) // sees nothing: of the last tile, or of tile 0, where none is needed
+        if (line.after < 0) // sees nothing: walks the last needed tile, or tile 0 if none is needed
             line = {0, 1, max(0, total - 1), last_word, max(last_bits, 1u), 0};
         if (lane <= UNITS)
             *to = line;
@@ -662,22 +662,22 @@ extern "C" __global__ void __launch_bounds__(128) attention_tile_map(const __gri
 
 // walk/bitmap.cuh
 
-// The K/V tiles of a Q tile, from the last to the first, from a bitmap in the workspace (walk/bitmap_launch.cuh). At least one,
-// so that every Q tile runs the same code.
+// The K/V tiles that a Q tile visits, from the last to the first, read from a bitmap in the workspace
+// (walk/bitmap_launch.cuh). There is at least one, so that every Q tile runs the same code.
 struct KeyWalk {
     int left;            // tiles left
-    int word;            // of the map
-    unsigned bits, full; // of it: tiles to come; those of which all queries see all keys
+    int word;            // index of the current word of the map
+    unsigned bits, full; // bits of that word: tiles left; tiles of which all queries see all keys
     bool whole;          // all queries see all keys of the tile that next_keys has returned
 };
 
 __device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
-    const int query = set_apart(tile.query); // else the compiler would keep addresses in registers from one use to the next
+    const int query = set_apart(tile.query); // otherwise the compiler would keep addresses in registers from one use to the next
     return map_line(p, head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit);
 }
 
-// The next K/V tile. `unit` is UNITS for the walk of the whole Q tile.
+// Returns the next K/V tile. `unit` is UNITS for the walk of the whole Q tile.
 __device__ __forceinline__ int next_keys(const attention_params &p, const Tile &tile, int unit, KeyWalk &walk) {
     while (walk.bits == 0) {
         walk.word--;
@@ -710,7 +710,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 
 // work/tile_of_block.cuh
 
-// A block works on one tile of queries. Asked for again at the end, it need not be kept in registers.
+// A block works on one Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
     const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
@@ -721,7 +721,7 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
 
 constexpr int ELEMENT_BYTES = sizeof(Input);
 
-// The widest pieces, in bytes, that rows of a tensor consist of: 16, 8, 4, or 2 for fewer.
+// Returns the width in bytes of the widest pieces that rows of a tensor consist of: 16, 8, 4, or 2 for anything less.
 template <typename Element = Input>
 __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_stride, long long head_stride,
                                            long long row_stride) {
@@ -732,11 +732,11 @@ __device__ __forceinline__ int piece_bytes(const void *tensor, long long batch_s
 
 // load/pieces.cuh
 
-// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's
-// alignment permits. What lies outside the tensor reads as 0.
+// Rows of a tensor -> rows of 16-byte chunks in shared memory, by copies that are as wide as the tensor's alignment
+// permits. Elements outside the tensor read as 0.
 
-// Chunks of 8 neighbouring rows that have one number lie in different banks, as ldmatrix reads them: where rows are so many
-// chunks apart that they would not, chunks trade places within a row. Tiles lie at multiples of 128 bytes.
+// A swizzled tile. Chunks with the same index in 8 neighbouring rows lie in different banks, as ldmatrix reads
+// them: where the row pitch would not give that, chunks trade places within a row. Tiles are aligned to 128 bytes.
 template <int ROWS, int WIDTH> struct Rows16 {
     static constexpr unsigned BITS = WIDTH % 8 == 0 ? 3 : WIDTH % 4 == 0 ? 2 : WIDTH % 2 == 0 ? 1 : 0, TRADE = (1 << BITS) - 1;
     uint4 chunk[ROWS * WIDTH];
@@ -744,34 +744,34 @@ template <int ROWS, int WIDTH> struct Rows16 {
     static __device__ __forceinline__ unsigned place(unsigned row, unsigned index) {
         return row * WIDTH + (index & ~TRADE) + (row % 8 >> (3 - BITS) ^ (index & TRADE));
     }
-    // Chunk `index` of a row, and where it is.
+    // Chunk `index` of a row, and its address.
     __device__ __forceinline__ uint4 &at(unsigned row, unsigned index) { return chunk[place(row, index)]; }
     __device__ __forceinline__ SharedAddress address(unsigned row, unsigned index) const {
         return address_in_shared(&chunk[place(row, index)]);
     }
-    // Where the chunk `rows` rows, a multiple of 8, and `index` chunks from that at `address` is. No bit of `index` is in the index
-    // of that one. Few addresses serve many chunks, at constant distances from them.
+    // Returns the address of the chunk `rows` rows, a multiple of 8, and `index` chunks beyond the one at `address`, whose
+    // own index has no bit in common with `index`. So few addresses serve many chunks, at constant distances from them.
     static __device__ __forceinline__ SharedAddress beyond(SharedAddress address, unsigned rows, unsigned index) {
         return (address ^ 16 * (index & TRADE)) + 16 * (rows * WIDTH + (index & ~TRADE));
     }
 };
 
-// Element `first` and following ones of a row -> SIZE bytes; `wanted` of them are there, in bytes, if any.
+// Copies SIZE bytes from `from`, of which `wanted` exist (0 or less: none); the others become 0.
 template <int SIZE, typename Element>
 __device__ __forceinline__ void copy_piece_of(SharedAddress to, const Element *from, int wanted) {
     copy_async_to<SIZE>(to, from, max(0, min(wanted, SIZE)));
 }
 
-// All threads of the block fill the rows of a tile, neighbours along a row. `rows` goes down the rows that a thread copies: it
-// says where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether it is there.
+// All threads of the block fill the rows of a tile, neighbouring threads along a row. `rows` steps down the rows that a thread
+// copies. It tells where a row of COLUMNS elements begins, how many bytes before it are copied too, and whether the row exists.
 template <int SIZE, int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP, POWER = PIECES_OF_ROW & -PIECES_OF_ROW;
     constexpr int ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS, OF_ROW = PIECES_OF_ROW / ACROSS; // 8 divides DOWN
-    // Loads to registers want company, for nothing goes on until they are back; where they are rare, they get few registers.
+    // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // or addresses would be kept from round to round
+    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);
@@ -789,11 +789,11 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
 
 // load/copy_tile_ahead.cuh
 
-// Tiles are copied ahead of their use, also from rows that begin anywhere.
-// An asynchronous copy has 4 bytes at least. A row that begins between two words is copied from the word before it on, and moves back
-// by one element when it has come. So 2 bytes before a tensor are read, but they lie in a word of its own.
+// Tiles are copied ahead of their use, from rows of any alignment.
+// An asynchronous copy has at least 4 bytes. A row that begins between two words is copied from the word before it, and is shifted
+// back by one element once it has arrived. So 2 bytes before a tensor are read, but they lie in the word of its first element.
 
-// Rows from the word on in which they begin.
+// Rows that start at the word of their first element.
 template <typename RowsFrom> struct RowsOfWords {
     RowsFrom rows;
 
@@ -804,8 +804,9 @@ template <typename RowsFrom> struct RowsOfWords {
     __device__ __forceinline__ const Input *from() const { return rows.from() - before() / 2; }
 };
 
-// All threads of the block move the rows of a tile that were copied so, neighbours along a row. A thread has a chunk of 8 elements and
-// needs the next one's first, which its neighbour overwrites; behind the last chunk, that is in the tensor.
+// All threads of the block shift the rows of a tile that were copied this way, neighbouring threads along a
+// row. A thread has a chunk of 8 elements and needs the first element of the next chunk, which its neighbour
+// overwrites. After the last chunk, that element is read from the tensor.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
@@ -834,7 +835,7 @@ __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom ro
     }
 }
 
-// Tiles of pieces of `size` bytes have come, and all threads know.
+// Finishes a tile that was copied in pieces of `size` bytes. Its copies are complete and visible to all threads.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size < 4) {
@@ -843,7 +844,7 @@ __device__ __forceinline__ void settle_tile(Rows16<ROWS, WIDTH> &tile, const Row
     }
 }
 
-// copy_tile_by with pieces of `size` bytes.
+// Calls copy_tile_by with pieces of `size` bytes.
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsFrom &rows, int size) {
     if (size == 16)
@@ -856,7 +857,7 @@ __device__ __forceinline__ void copy_tile(Rows16<ROWS, WIDTH> &tile, const RowsF
 
 // load/queries_by_threads.cuh
 
-// The rows of a tile of queries, whose heads they may be, as a thread goes down them.
+// The rows of a Q tile, whatever their heads, as a thread steps down them.
 struct QueryRows {
     const attention_params &p;
     const Tile &tile;
@@ -887,11 +888,11 @@ __device__ __forceinline__ void settle_queries(const attention_params &p, const 
 
 // load/tile_rows.cuh
 
-// The rows of a tile that lie at equal distances, as a thread goes down them.
+// The rows of a tile, at a constant stride, as a thread steps down them.
 struct TileRows {
     const Input *row;
     long long stride;
-    int left; // rows that are there, from this one on
+    int left; // number of existing rows from this one on
 
     __device__ __forceinline__ void begin(int first, int column) { row += first * stride + column, left -= first; }
     __device__ __forceinline__ void next(int rows) { row += rows * stride, left -= rows; }
@@ -902,12 +903,12 @@ struct TileRows {
 
 // load/keys_by_threads.cuh
 
-// The tiles of keys that a tile of queries goes over, copied by all threads ahead of their use.
+// The K/V tiles that a Q tile visits. All threads copy them ahead of their use.
 struct KeyCopies {
     const attention_params &p;
     const Tile &tile;
-    int piece;    // bytes; those of K and V alike, for a register that is kept
-    KeyWalk walk; // over the tiles that are still to come
+    int piece;    // bytes; the same for K and V, to save a register
+    KeyWalk walk; // over the remaining tiles
 
     __device__ __forceinline__ KeyCopies(const attention_params &p, const Tile &tile)
         : p(p), tile(tile), piece(min(piece_bytes(p.k, p.k_batch_stride, p.k_head_stride, p.k_row_stride),
@@ -916,7 +917,7 @@ struct KeyCopies {
 
     __device__ __forceinline__ int next() { return next_keys(p, tile, UNITS, walk); }
 
-    // Where the head begins, in elements. A product a round costs less than two registers kept.
+    // Returns where the head begins, in elements. One product per round costs less than keeping two registers.
     __device__ __forceinline__ long long offset(long long batch_stride, long long head_stride) const {
         return set_apart(tile.batch) * batch_stride + set_apart(tile.kv_head) * head_stride;
     }
@@ -934,7 +935,7 @@ struct KeyCopies {
 
 // load/copy_keys.cuh
 
-// The copies of a tile of keys, and of its values.
+// Copies a tile of K, or of V.
 __device__ __forceinline__ void copy_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &to, int tile_n) {
     copy_tile<HEAD_DIM>(to, copies.keys(tile_n), copies.piece);
 }
@@ -942,7 +943,7 @@ __device__ __forceinline__ void copy_values(const KeyCopies &copies, Rows16<BLOC
     copy_tile<HEAD_DIM_V>(to, copies.values(tile_n), copies.piece);
 }
 
-// They have come, and all threads know.
+// Finishes a tile of K, or of V, whose copies are complete and visible to all threads.
 __device__ __forceinline__ void settle_keys(const KeyCopies &copies, Rows16<BLOCK_N, CHUNKS> &k, int tile_n) {
     settle_tile<HEAD_DIM>(k, copies.keys(tile_n), copies.piece);
 }
@@ -959,7 +960,7 @@ static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
 // fragment/seen_keys.cuh
 
-// Mask bits of a thread's two rows: a bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
+// Mask bits of a thread's two rows: one bit for each of its columns, 8 i and 8 i + 1 from its first key on, in this order.
 struct Seen {
     static constexpr int COLUMNS = BLOCK_N / 4, WORDS = (COLUMNS + 31) / 32;
     unsigned bits[2][WORDS];
@@ -975,7 +976,7 @@ __device__ __forceinline__ void mask_tile(float (&s)[BLOCK_N / 2], const Seen &s
                 s[i / 2 * 4 + 2 * r + i % 2] = -INFINITY;
 }
 
-// Keys below `end[row]`, when `key` is the thread's first.
+// Returns the mask bits of the keys below `end[row]`. `key`: the thread's first key.
 __device__ __forceinline__ Seen seen_below(int key, const int (&end)[2]) {
     Seen seen;
 #pragma unroll
@@ -1000,7 +1001,7 @@ struct Unit {
     Tile tile;
     Where where;
 
-    // This thread's first row. Needed once a Q tile, so no register keeps it.
+    // This thread's first row. It is needed once per Q tile, so no register keeps it.
     __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
     __device__ __forceinline__ int position(int row) const { return position_of(p, min(at(row).query, p.len_q - 1)); }
@@ -1010,16 +1011,16 @@ struct Unit {
 
 // The mask bits of this thread's two rows of each unit for a K/V tile: `sees` is evaluated for every pair, while S is being computed.
 
-// Are all keys of the tile there, and their elements in aligned pairs?
+// True if all keys of the tile exist, and their elements are in aligned pairs.
 __device__ __forceinline__ bool tile_in_pairs(const attention_params &p, int tile_n) {
     return keys_in_pairs(p) && (tile_n + 1) * BLOCK_N <= p.len_kv;
 }
 
-// Of such a tile. What tensors say of a key is loaded once for the rows of all units.
+// Sets the mask bits of such a tile. Tensor values of a key are loaded once for the rows of all units.
 template <int COUNT>
 __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
     const Unit &unit = *units[0];
-    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that addresses are a row's plus constants
+    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
     int position[COUNT][2];
 #pragma unroll
     for (int u = 0; u < COUNT; u++) {
@@ -1039,7 +1040,7 @@ __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT],
     }
 }
 
-// Of any tile.
+// Returns the mask bits of any tile.
 __device__ __forceinline__ Seen seen_one_by_one(const Unit &unit, int tile_n) {
     const attention_params &p = unit.p;
     int key = tile_n * BLOCK_N + unit.lane % 4 * 2, row = unit.row();
@@ -1076,16 +1077,16 @@ constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 // The m to subtract: 0 while all scores of the row are -INFINITY.
 __device__ __forceinline__ float finite_max(float max) { return max == -INFINITY ? 0 : max; }
 
-// The factor from m and s to exponents of 2.
+// Returns the factor from m and s to exponents of 2.
 __device__ __forceinline__ float exponent_factor(const attention_params &p) {
     return LOG2_E; // the score expression has applied scale
 }
 
 // fragment/softmax_rows.cuh
 
-// The online softmax on accumulators of wgmma. One of them, (64, N) over the 128 threads of a warpgroup: thread t holds,
-// of rows 16 (t / 32) + t % 32 / 4 and 8 further down, columns 8 i + 2 (t % 4) and the next, in elements 4 i, 4 i + 1 and
-// 4 i + 2, 4 i + 3.
+// The online softmax on accumulators of wgmma. An accumulator is (64, N) over the 128 threads of a warpgroup. Thread t holds
+// columns 8 i + 2 (t % 4) and the next: of row 16 (t / 32) + t % 32 / 4 in elements 4 i and 4 i + 1, and of the row 8 further
+// down in elements 4 i + 2 and 4 i + 3.
 
 // The softmax state of the two rows of a thread.
 struct Rows {
@@ -1097,7 +1098,7 @@ struct Rows {
 
 __device__ __forceinline__ Rows no_rows() { return {{-INFINITY, -INFINITY}, {0, 0}, {1, 1}}; }
 
-// The maximum over the four lanes of a row.
+// Replaces x by its maximum over the four lanes of a row.
 __device__ __forceinline__ void max_of_row(float (&x)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1118,7 +1119,7 @@ __device__ __forceinline__ void raise_max(Rows &rows, const float (&higher)[2], 
     }
 }
 
-// Has some row of the warp no m yet: no key, or only scores of -INFINITY?
+// True if some row of the warp has no m yet: no key, or only scores of -INFINITY.
 __device__ __forceinline__ bool lacks_max(const Rows &rows) {
     return __any_sync(0xffffffffu, fminf(rows.max[0], rows.max[1]) == -INFINITY);
 }
@@ -1133,15 +1134,15 @@ __device__ __forceinline__ void rescale(float (&o)[COLUMNS_V / 2], const Rows &r
 
 // fragment/score_rest.cuh
 
-// The rest: what a score that is linear in s, or in a tanh of s, adds to that. Computed as exponent of 2, minus the value that
-// all scores of the row are reduced by.
+// The rest: the term that a score adds to its part that is linear in s, or in a tanh of s. It is computed as an exponent of 2, minus
+// the value that is subtracted from all scores of the row.
 
 __device__ __forceinline__ float score_rest(const attention_params &p, const Where &at, int q, int k) {
     return 0.0f;
 }
 
-// The value that scores are reduced by in a row without an m: the rest of one of its keys, so that rounding at a large rest does
-// not lose the differences between keys.
+// Returns the value that is subtracted from the scores of a row without an m: the rest of one of its keys, so that rounding at a large
+// rest does not lose the differences between keys.
 __device__ __forceinline__ float first_rest(const attention_params &p, const Where &at, int q, int k) {
     float rest = score_rest(p, at, q, k);
     return fabsf(rest) < INFINITY ? rest : 0;
@@ -1151,7 +1152,7 @@ __device__ __forceinline__ float first_rest(const attention_params &p, const Whe
 struct Rest {
     float first[2];
 
-    // Of its element i of a tile.
+    // Returns the rest of the thread's element i of a tile.
     __device__ __forceinline__ float of(int i) const {
         return first[i / 2 % 2];
     }
@@ -1160,12 +1161,12 @@ struct Rest {
 __device__ __forceinline__ void begin_rest(Rest &rest, const attention_params &p, const Where &at) {
 }
 
-// For row r, from key k on, less `from`.
+// Sets the rest of row r, from key k on, minus `from`.
 __device__ __forceinline__ void set_rest(Rest &rest, int r, const attention_params &p, const Where &at, int q, int k, float from) {
     rest.first[r] = (score_rest(p, at, q, k) - from) * LOG2_E;
 }
 
-// For a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
+// Sets the rests of a tile whose scores are computed minus m, or minus a value close to them while m is not known (`search`).
 __device__ __forceinline__ void set_rests(Rest &rest, const Unit &unit, const int &tile_n, const Rows &rows, bool search) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1192,7 +1193,7 @@ struct Score {
     Rest rest;
     float cap, factor; // x = factor * product
     float small;       // products up to here have |x| <= SMALL
-    // For those cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) to 2^-19 of it, where v = shrink * product.
+    // For those, cap * tanh(x) = v ((v^2 + curve[0])^2 + curve[1]) within a relative error of 2^-19, where v = shrink * product.
     float shrink, curve[2];
 };
 
@@ -1200,8 +1201,8 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     begin_rest(score.rest, p, at);
     score.factor = score_factor(p, at) * p.scale;
     score.cap = score_cap(p, at) * LOG2_E;
-    // The odd polynomial of degree 5 that is nearest to tanh, relative to it, up to SMALL: of x it would be
-    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of what is before x goes into v; one step of Newton makes it exact.
+    // The odd polynomial of degree 5 with the smallest relative error to tanh up to SMALL: in x it would be
+    // FIFTH * x ((x^2 + a)^2 + b). The fifth root of the factor before x goes into v; one Newton step makes it exact.
     constexpr float FIFTH = 0.125885732f;
     float power = fabsf(score.cap) * FIFTH, root = exp2_approx(log2_approx(power) * 0.2f), squared = root * root;
     root = power > 0x1p-120f ? fmaf(fmaf(power, reciprocal_approx(squared * squared), -root), 0.2f, root) : 0;
@@ -1211,7 +1212,7 @@ __device__ __forceinline__ void begin_score(Score &score, const attention_params
     score.small = SMALL / fabsf(score.factor);
 }
 
-// s = cap * tanh(x) + rest by the polynomial, with one register besides s: so several elements are in flight at once.
+// s = cap * tanh(x) + rest by the polynomial, with one register besides s, so several elements are in flight at once.
 __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -1220,7 +1221,7 @@ __device__ __forceinline__ void cap_small(float (&s)[BLOCK_N / 2], const Score &
     }
 }
 
-// The same for |x| <= MEDIUM: the polynomial of degree 11 that is nearest to tanh, relative to it.
+// The same for |x| <= MEDIUM: the polynomial of degree 11 with the smallest relative error to tanh.
 __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score &score) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
@@ -1231,8 +1232,8 @@ __device__ __forceinline__ void cap_medium(float (&s)[BLOCK_N / 2], const Score 
     }
 }
 
-// s = cap * tanh(x) + rest, of any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Four elements share a
-// reciprocal, that of the product of their divisors: special functions bound this path.
+// s = cap * tanh(x) + rest, for any x: tanh(x) = 1 - 2 / (e^2x + 1), which is 1 from e^2x = 2^30 on. Special functions bound
+// this path, so four elements share a reciprocal, that of the product of their divisors.
 __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &score) {
     const float twice = score.factor * (2 * LOG2_E);
 #pragma unroll
@@ -1246,14 +1247,14 @@ __device__ __forceinline__ void cap_any(float (&s)[BLOCK_N / 2], const Score &sc
         const float both[2] = {all * second, all * first};
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            if (s[i + j] == s[i + j]) // a NaN stays one, and stays alone: fminf has kept it out of the product
+            if (s[i + j] == s[i + j]) // a NaN stays a NaN and affects no other element: fminf has kept it out of the product
                 s[i + j] = fmaf(fmaf(both[j / 2], divisor[j ^ 1], 1), score.cap, score.rest.of(i + j));
     }
 }
 
 // Products -> scores.
 __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score &score) {
-    float largest[4] = {0, 0, 0, 0}; // of four parts, so that comparisons do not wait for each other
+    float largest[4] = {0, 0, 0, 0}; // in four parts, so that comparisons do not wait for each other
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++)
         largest[i % 4] = fmaxf(largest[i % 4], fabsf(s[i]));
@@ -1268,11 +1269,11 @@ __device__ __forceinline__ void apply_score(float (&s)[BLOCK_N / 2], const Score
 
 // fragment/softmax_exponents.cuh
 
-// The softmax of scores that are exponents of 2, reduced by a value close to their maximum.
+// The softmax of scores that are exponents of 2, minus a value close to their maximum.
 
-// Raises m to the maximum of the scores, which are exponents of 2 reduced by the first rest of their row; m stays while the maximum exceeds it by no
-// more than 2^slack. Then the scores are reduced by m'. Where m' is the new maximum, the maximum as found is subtracted, not m':
-// m' is rounded at the size of the unreduced scores, and may be far from it.
+// Raises m to the maximum of the scores, which are exponents of 2 minus the first rest of their row; m stays while the maximum exceeds it
+// by no more than 2^slack. Then subtracts m' from the scores. Where m' is the new maximum, subtracts the maximum as found instead of m':
+// m' is rounded at the magnitude of the original scores, and may be far from it.
 template <int SIZE>
 __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const Unit &unit, int tile_n, float slack) {
     const int row = unit.row(), key = tile_n * BLOCK_N;
@@ -1303,7 +1304,7 @@ __device__ __forceinline__ void follow_max(float (&s)[SIZE], Rows &rows, const U
         s[i] += more[i / 2 % 2];
 }
 
-// P: s = 2^s, of exponents reduced by m; and this thread's row sums.
+// P: s = 2^s, for exponents from which m has been subtracted. Also computes this thread's row sums.
 template <int SIZE> __device__ __forceinline__ void exp2_scores(float (&s)[SIZE], float (&sum)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -1320,7 +1321,7 @@ template <int SIZE> __device__ __forceinline__ void exp2_scores(float (&s)[SIZE]
 // fragment/unit_rows.cuh
 
 // A unit of a Q tile, as a warpgroup holds it in registers: S of a K/V tile, O, and the softmax state. The kernel decides when
-// S and O are multiplied.
+// S and O are computed.
 struct UnitRows {
     const attention_params &p;
     Shared &shared;
@@ -1337,14 +1338,14 @@ struct UnitRows {
     __device__ __forceinline__ UnitRows(const attention_params &p, Shared &shared, int index)
         : p(p), shared(shared), unit{p, index, static_cast<int>(threadIdx.x % 32)}, c(exponent_factor(p)) {}
 
-    // Prepare a K/V tile while its S is being computed.
+    // Prepares a K/V tile while its S is being computed.
     __device__ __forceinline__ void prepare() {
         next = next_keys(p, unit.tile, unit.index, walk);
         search = lacks_max(rows);
         set_rests(score.rest, unit, next, rows, true);
     }
 
-    // Is some key of the tile masked for some row of this warp?
+    // True if some key of the tile is masked for some row of this warp.
     __device__ __forceinline__ bool is_masked(bool first) const {
         return !walk.whole;
     }
@@ -1378,7 +1379,7 @@ struct UnitRows {
 
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
-// The index of this thread. Addresses made of it are not kept from round to round.
+// Returns the index of this thread. Addresses computed from it are not kept from round to round.
 __device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
 
 __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
@@ -1386,25 +1387,25 @@ __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
     return static_cast<int>(warp / 4 * ROW_TILES * 64 + warp % 4 * 16);
 }
 
-// Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
+// Loads Q as operand a of S = Q K^T: 16 columns of the rows of each unit.
 __device__ __forceinline__ void load_query_step(unsigned (&a)[ROW_TILES][4], SharedAddress q, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++)
         load_matrices_at(a[r], Rows16<BLOCK_M, CHUNKS>::beyond(q, 64 * r, 2 * step));
 }
-// What this thread names of the first of these steps.
+// Returns the address that this thread passes to ldmatrix for the first of these steps.
 __device__ __forceinline__ SharedAddress first_query_step(const Rows16<BLOCK_M, CHUNKS> &q, unsigned thread) {
     return q.address(first_row_of_warp(thread) + thread % 16, thread % 32 / 16);
 }
 
 // fragment/weights.cuh
 
-// P (64, BLOCK_N) as operand of O += P V: in registers, where its fragments are pairs of S's, in the same thread.
+// P (64, BLOCK_N) as an operand of O += P V, in registers: its fragments are pairs of elements of S in the same thread.
 struct Weights {
     unsigned pairs[BLOCK_N / 16][4];
 };
 
-// Of KEYS keys of the tile, from FIRST on.
+// Packs P of KEYS keys of the tile, from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weights &p) {
 #pragma unroll
@@ -1414,8 +1415,8 @@ __device__ __forceinline__ void keep_weights(const float (&s)[BLOCK_N / 2], Weig
 
 // fragment/warp_products.cuh
 
-// The products of a warp, 16 rows of each of its ROW_TILES units: what it reads of K and V serves them all. Operands are read
-// a step ahead of their use.
+// The products of a warp, for 16 rows of each of its ROW_TILES units: each operand it reads from K and V serves all units. Operands
+// are read one step ahead of their use.
 
 // Q stays in shared memory.
 struct Queries {
@@ -1426,7 +1427,7 @@ struct Queries {
     }
 };
 
-// S (16, KEYS) = Q K^T, of each unit and keys FIRST and following ones of the tile.
+// S (16, KEYS) = Q K^T, for each unit and the KEYS keys of the tile from FIRST on.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], const Queries &q,
                                                 const Rows16<BLOCK_N, CHUNKS> &k, unsigned thread) {
@@ -1455,7 +1456,7 @@ __device__ __forceinline__ void multiply_scores(UnitRows (&units)[ROW_TILES], co
     }
 }
 
-// O (16, COLUMNS_V) += P V, of each unit and these keys.
+// O (16, COLUMNS_V) += P V, for each unit and these keys.
 template <int FIRST = 0, int KEYS = BLOCK_N>
 __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], const Weights (&p)[ROW_TILES],
                                                 const Rows16<BLOCK_N, CHUNKS_V> &v, unsigned thread) {
@@ -1471,13 +1472,13 @@ __device__ __forceinline__ void multiply_output(UnitRows (&units)[ROW_TILES], co
             for (int r = 0; r < ROW_TILES; r++) {
                 float(&o)[COLUMNS_V / 2] = units[r].o;
                 mma<BFLOAT16>(o[8 * j], o[8 * j + 1], o[8 * j + 2], o[8 * j + 3], p[r].pairs[keys], b[0], b[1]);
-                if (8 * j + 4 < COLUMNS_V / 2) // an odd number of 8 columns leaves half of the last step
+                if (8 * j + 4 < COLUMNS_V / 2) // with an odd number of 8-column groups, the last step has only half
                     mma<BFLOAT16>(o[8 * j + 4], o[8 * j + 5], o[8 * j + 6], o[8 * j + 7], p[r].pairs[keys], b[2], b[3]);
             }
         }
 }
 
-using Consumer = UnitRows; // what has O at the end
+using Consumer = UnitRows; // holds O at the end
 
 // store/lse.cuh
 
@@ -1491,7 +1492,7 @@ __device__ __forceinline__ void store_lse(const Unit &unit, Row to, float max, f
 
 // store/elements.cuh
 
-// A unit's rows of O, divided by l, from registers to memory, one element at a time: rows may lie anywhere.
+// Stores a unit's rows of O, divided by l, from registers, one element at a time: rows may have any alignment.
 __device__ __forceinline__ void store_elements(const Consumer &c, const Unit &unit, const float (&scale)[2]) {
     const attention_params &p = unit.p;
 #pragma unroll
@@ -1536,7 +1537,7 @@ __device__ __forceinline__ void store_rows(const Consumer &c, const Unit &unit, 
     }
 }
 
-// Columns `column` and the next of row `line`.
+// Stores columns `column` and `column` + 1 of row `line`.
 __device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, int, int line, int column, float low, float high) {
     const attention_params &p = unit.p;
     const Row at = unit.at(line);
@@ -1551,12 +1552,12 @@ __device__ __forceinline__ void store_pair(const Consumer &, const Unit &unit, i
 }
 
 // sequence/pair.cuh
-// Two neighbouring 16-bit elements `at` column `column` of a row of COLUMNS, of any alignment; 0 behind its end.
+// Loads two neighbouring 16-bit elements, of any alignment, from `at`, which is column `column` of a row of COLUMNS; 0 past its end.
 template <int COLUMNS> __device__ __forceinline__ unsigned pair_at(const Input *at, int column) {
     return (column < COLUMNS ? at[0] : 0) | static_cast<unsigned>(column + 1 < COLUMNS ? at[1] : 0) << 16;
 }
 
-// WIDTH of them.
+// Loads WIDTH elements.
 template <int COLUMNS, int WIDTH>
 __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const Input *at, int column) {
 #pragma unroll
@@ -1565,7 +1566,7 @@ __device__ __forceinline__ void load_columns(unsigned (&pairs)[WIDTH / 2], const
 }
 
 // fragment/not_finite.cuh
-// All bits of those of two elements that are not finite.
+// Returns a mask for two elements: all bits are set for an element that is not finite.
 __device__ __forceinline__ unsigned not_finite(unsigned pair) {
     unsigned signs = ((pair & 0x7fff7fff) + 0x04000400) & 0x80008000;
     return (signs >> 15) * 0xffff;
@@ -1573,7 +1574,7 @@ __device__ __forceinline__ unsigned not_finite(unsigned pair) {
 
 // fragment/values_want_care.cuh
 
-// Is an element of V of the keys first .. end - 1 not finite? Each lane looks at 8 columns at a time.
+// True if an element of V of the keys first .. end - 1 is not finite. Each lane checks 8 columns at a time.
 __device__ __forceinline__ bool has_not_finite(const attention_params &p, const Tile &tile, int first, int end) {
     constexpr int EIGHTS = (HEAD_DIM_V + 7) / 8;
     const Input *v = static_cast<const Input *>(p.v) + tile.batch * p.v_batch_stride + tile.kv_head * p.v_head_stride;
@@ -1591,7 +1592,7 @@ __device__ __forceinline__ bool has_not_finite(const attention_params &p, const 
 
 __device__ __forceinline__ int keys_there(const attention_params &p) { return p.len_kv; }
 
-// Is an element of V not finite in a K/V tile that some row of the unit sees only in part?
+// True if an element of V is not finite in a K/V tile that some row of the unit sees only in part.
 __device__ __forceinline__ bool values_want_care(const attention_params &p, const Tile &tile, int unit) {
     bool found = false;
     KeyWalk walk = walk_of_unit(p, tile, unit);
@@ -1605,8 +1606,8 @@ __device__ __forceinline__ bool values_want_care(const attention_params &p, cons
 
 // fragment/query_in_memory.cuh
 
-// A row of Q in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not there,
-// the last one: its scores are not stored.
+// A row of Q in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does not
+// exist: its scores are not stored.
 __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int row) {
     const attention_params &p = unit.p;
     const Row at = unit.at(row);
@@ -1616,8 +1617,8 @@ __device__ __forceinline__ const Input *query_in_memory(const Unit &unit, int ro
 
 // fragment/keys_in_memory.cuh
 
-// Rows of K and V in global memory, for what happens too seldom to keep stages of shared memory for. In place of a row that is not
-// there, the last one: its scores are masked.
+// Rows of K and V in global memory, for cases too rare to keep stages of shared memory for. The last row stands in for a row that does
+// not exist: its scores are masked.
 __device__ __forceinline__ const Input *key_in_memory(const Unit &unit, int key) {
     const attention_params &p = unit.p;
     return static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride +
@@ -1631,7 +1632,7 @@ __device__ __forceinline__ const Input *value_in_memory(const Unit &unit, int ke
 
 // fragment/repeat_pass.cuh
 
-// Columns of O at a time, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
+// Columns of O per pass, and whether V is loaded before S is computed: S of the next tile may be in registers, too.
 constexpr int PASS = HEAD_DIM_V > 64 ? 32 : 16;
 constexpr bool VALUES_AHEAD = false;
 
@@ -1648,9 +1649,9 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 
 // Recomputes rows of O. In a K/V tile that a row sees in part, P = 0 for the masked keys; but 0 * NaN and 0 * infinity are NaN, so
 // a NaN or infinity in the V of a masked key reaches O. The warp recomputes its 16 rows, 16 keys at a time, by mma.sync from
-// global memory. m and l stay: they are right.
+// global memory. m and l are correct, so they stay.
 
-// Is an element of O not finite in this thread's row r?
+// True if some element of O in this thread's row r is not finite.
 __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
     bool strange = false;
 #pragma unroll
@@ -1664,7 +1665,7 @@ __device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int
     return strange;
 }
 
-// Is one of the warp's rows of O not finite, though its sum is?
+// True if one of the warp's rows of O is not finite although its l is.
 __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], const Rows &rows) {
     unsigned some = 0;
 #pragma unroll
@@ -1678,7 +1679,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     return some != 0;
 }
 
-// Columns in which O is not finite in some row of the warp: bit i of word c says so of column 8 i + 2 (lane % 4) + c.
+// Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
 struct StrangeColumns {
     unsigned words[2];
 };
@@ -1695,7 +1696,7 @@ __device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUM
     return strange;
 }
 
-// Which of those are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
+// Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
 __device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
@@ -1713,8 +1714,8 @@ struct WalkedTile {
     bool whole; // all rows of the unit see all its keys
 };
 
-// The next K/V tile of a walk. False when there are no more. The answer of a reduction steers what follows, since the compiler knows that it is
-// the same in all lanes: otherwise descriptors of wgmma would not stay in uniform registers, and other kernels would spill.
+// Moves to the next K/V tile of a walk. False if there are no more. The code that follows branches on the result of a reduction, which the
+// compiler knows to be the same in all lanes. Otherwise wgmma descriptors would leave uniform registers, and other kernels would spill.
 __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, WalkedTile &tile) {
     const int next = walk.left > 0 ? next_keys(unit.p, unit.tile, unit.index, walk) : -1;
     const int code = __reduce_max_sync(0xffffffffu, 2 * next + (walk.whole ? 1 : 0));
@@ -1722,13 +1723,13 @@ __device__ __forceinline__ bool next_tile_of(KeyWalk &walk, const Unit &unit, Wa
     return code >= 0;
 }
 
-// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit goes over.
+// The keys that rows of the warp see, 16 at a time, in the K/V tiles that its unit visits.
 struct KeysOfWarp {
     const Unit &unit;
     KeyWalk walk;
     WalkedTile tile;
-    int first, end; // no row sees a key outside
-    int key0;       // of the 16
+    int first, end; // no row sees a key outside [first, end)
+    int key0;       // first of the 16 keys
 
     __device__ __forceinline__ explicit KeysOfWarp(const Unit &unit)
         : unit(unit), walk(walk_of_unit(unit.p, unit.tile, unit.index)), tile{-BLOCK_N, false}, first(unit.p.len_kv), end(0), key0(0) {
@@ -1742,7 +1743,7 @@ struct KeysOfWarp {
         end = __reduce_max_sync(0xffffffffu, end);
     }
 
-    // False when there are no more.
+    // Moves to the next 16 keys. False if there are no more.
     __device__ __forceinline__ bool next() {
         key0 += 16;
         while (key0 >= min(end, tile.key0 + BLOCK_N)) {
@@ -1754,13 +1755,14 @@ struct KeysOfWarp {
     }
 };
 
-// s = weights of S (16, 16) of keys from key0 on. Returns which are of keys that are seen: bit i for s[i]. `whole`: all are.
+// Replaces S (16, 16) of the keys from key0 on by its weights. Returns which elements are of keys that are seen: bit i for s[i]. `whole`:
+// all of them.
 __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit, const Rows &rows, float c, int key0, bool whole) {
     const attention_params &p = unit.p;
     unsigned seen = 0;
     const int position[2] = {unit.position(unit.row()), unit.position(unit.row() + 8)};
     const float max[2] = {finite_max(rows.max[0]), finite_max(rows.max[1])};
-    // One element at a time, the others move up, since masks and scores may be long.
+    // Processes one element at a time and moves the others up, since masks and scores may be long.
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
         const int r = i / 2 % 2, key = key0 + i / 4 * 8 + unit.lane % 4 * 2 + i % 2;
@@ -1778,8 +1780,8 @@ __device__ __forceinline__ unsigned exp2_sixteen(float (&s)[8], const Unit &unit
 
 // fragment/repeat_16bit.cuh
 
-// 32 columns of the warp's rows of Q, or of 16 keys. S sums over columns in any order, so a lane loads 8 neighbouring columns, of rows
-// lane / 4 and 8 further down.
+// 32 columns of the warp's rows of Q, or of 16 keys. S may sum over columns in any order, so a lane loads 8 neighbouring columns of rows
+// lane / 4 and lane / 4 + 8.
 struct Slice {
     unsigned pairs[2][4];
 };
@@ -1815,7 +1817,7 @@ __device__ __forceinline__ void add_scores(float (&s)[8], const Slice &q, const 
     }
 }
 
-// V (16, PASS) of the keys from key0 on, as a lane loads it: of keys 2 (lane % 4) and the next, and of those 8 further on.
+// V (16, PASS) of the keys from key0 on, as a lane loads it: keys 2 (lane % 4) and the next, and the two keys 8 further on.
 struct Values {
     unsigned pairs[PASS / 8 / WIDTH][4][WIDTH / 2];
 };
@@ -1835,21 +1837,21 @@ __device__ __forceinline__ Values load_values(const Unit &unit, int key0, int fi
     return v;
 }
 
-// Of two pairs the lower elements, or the upper ones.
+// Combines the lower elements of two pairs, or the upper ones.
 __device__ __forceinline__ unsigned pair_of(unsigned first, unsigned second, bool upper) {
     return upper ? first >> 16 | (second & 0xffff0000) : (first & 0xffff) | second << 16;
 }
 
-// Adds the NaN of 8 columns of a row of V: bits 15 and 31 of nan[i] stand for columns 2 i and 2 i + 1 of them.
+// Records which of 8 columns of a row of V are NaN: bits 15 and 31 of nan[i] are set for their columns 2 i and 2 i + 1.
 __device__ __forceinline__ void find_nan(unsigned (&nan)[4], const Input *row, int column) {
     unsigned pairs[4];
     load_columns<HEAD_DIM_V, 8>(pairs, row, column);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x03ff03ff; // what is more than an infinity carries over
+        nan[i] |= (pairs[i] & 0x7fff7fff) + 0x03ff03ff; // only a NaN, above infinity, carries into the sign bit
 }
 
-// Sets those values to 0 that are not finite. Returns the pairs of products that have some (add_finite), bit i for the i-th pair.
+// Sets the values that are not finite to 0. Returns the pairs of products (add_finite) that have such values, bit i for the i-th pair.
 __device__ __forceinline__ unsigned keep_finite(Values &v) {
     unsigned found = 0;
 #pragma unroll
@@ -1866,25 +1868,25 @@ __device__ __forceinline__ unsigned keep_finite(Values &v) {
     return found;
 }
 
-// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen says.
+// P (16, 16) of 16 keys as an operand of mma, and which keys are seen, as exp2_sixteen returns it.
 struct Sixteen {
     int key0;
     unsigned weights[4], seen;
 };
 
-// Values of 16 keys that are not finite, counted by mma: as many of each kind as there are, in one number.
+// mma counts the values of 16 keys that are not finite: one number holds the count of each kind.
 constexpr float INFINITE = 1, MINUS_INFINITE = 32, NOT_A_NUMBER = 1024;
 __device__ __forceinline__ float count_of(float v) {
     return v == INFINITY ? INFINITE : v == -INFINITY ? MINUS_INFINITE : v != v ? NOT_A_NUMBER : 0;
 }
 
-// What the values that were counted add to O.
+// Returns what the counted values add to O.
 __device__ __forceinline__ float sum_of(float count) {
     const bool plus = static_cast<int>(count) % static_cast<int>(MINUS_INFINITE) != 0;
     return count == 0 ? 0 : count < MINUS_INFINITE ? INFINITY : count < NOT_A_NUMBER && !plus ? -INFINITY : __int_as_float(0x7fffffff);
 }
 
-// O (16, PASS) += P V of values that are finite.
+// O (16, PASS) += P V of the finite values.
 __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &p, const Values &v) {
 #pragma unroll
     for (int i = 0; i < PASS / 8; i++) {
@@ -1895,8 +1897,8 @@ __device__ __forceinline__ void add_finite(float (&o)[PASS / 2], const Sixteen &
     }
 }
 
-// O (16, PASS) += P V of the others, in these pairs of products, for the rows that see them. Where P is rounded to 0, or dropped, the product
-// is NaN. This is rare: a loop with O in local memory takes few registers, and V is loaded again.
+// O (16, PASS) += P V of the values that are not finite, in these pairs of products, for the rows that see them. Where P is rounded to 0,
+// or dropped, the product is NaN. This is rare, so a loop keeps O in local memory to use few registers, and loads V again.
 __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixteen &p, unsigned pairs, const Unit &unit, int first_column) {
     unsigned seen[4];
 #pragma unroll
@@ -1920,14 +1922,14 @@ __device__ __forceinline__ void add_not_finite(float (&o)[PASS / 2], const Sixte
     }
 }
 
-// Q of the warp, and K of the 16 keys to come, as far as there are registers for them.
+// Q of the warp, and K of the next 16 keys, as far as there are registers for them.
 struct Operands {
 
     __device__ __forceinline__ Operands(const Unit &unit, int key0) {
     }
 };
 
-// P of the 16 keys from key0 on. Those from `next` on are to come. `whole`: all rows see all of them.
+// Returns P of the 16 keys from key0 on. `next`: first of the following 16 keys. `whole`: all rows see all of the 16 keys.
 __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit &unit, const Rows &rows, float c, int key0, int next,
                                                  bool whole) {
     float s[8] = {};
@@ -1938,7 +1940,7 @@ __device__ __forceinline__ Sixteen weigh_sixteen(Operands &operands, const Unit 
     return {key0, {pack<BFLOAT16>(s[0], s[1]), pack<BFLOAT16>(s[2], s[3]), pack<BFLOAT16>(s[4], s[5]), pack<BFLOAT16>(s[6], s[7])}, seen};
 }
 
-// O (16, PASS) += P V of 16 keys. True when some row does not see all of them and some value is not finite.
+// O (16, PASS) += P V of 16 keys. True if some row does not see all of them and some value is not finite.
 __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen &p, Values &v, const Unit &unit, int first_column, bool whole) {
     const unsigned others = whole ? 0 : keep_finite(v);
     add_finite(o, p, v);
@@ -1947,10 +1949,10 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
     return others != 0;
 }
 
-// Takes those columns out that have a NaN in a K/V tile that all rows of the unit see: O is NaN there, as it is to be. Looking for
-// it costs a small part of recomputing the tile, and ends at a tile where that was in vain.
+// Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
+// a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
 __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
-    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // of a row, with 8 columns each
+    constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
     WalkedTile tile;
@@ -1964,7 +1966,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll 8
             for (int key = unit.lane / LANES; key < BLOCK_N; key += 32 / LANES)
                 find_nan(nan, value_in_memory(unit, tile.key0 + key) + column, column);
-        unsigned columns = 0; // bit j: column `column` + j has one
+        unsigned columns = 0; // bit j: column `column` + j has a NaN
 #pragma unroll
         for (int j = 0; j < 8; j++)
             columns |= (nan[j / 2] >> (j % 2 ? 31 : 15) & 1) << j;
@@ -1982,7 +1984,7 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
     }
 }
 
-// Are these columns (strange_in_pass) NaN in all of the warp's rows?
+// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1991,12 +1993,12 @@ __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned col
     return __all_sync(0xffffffffu, all);
 }
 
-// O (16, HEAD_DIM_V) of the warp's rows, PASS columns after PASS columns, not yet divided by l. It is in local memory: registers hold one
+// O (16, HEAD_DIM_V) of the warp's rows, in passes of PASS columns, not yet divided by l. It is in local memory: registers hold only one
 // pass.
 using RepeatedOutput = float[PASSES][PASS / 2];
 
-// O = P V in the passes that have columns which are not finite. Returns them, bit i for pass i, less those in which these columns are NaN
-// in all rows: so they were. m is that of all keys, so 16 keys do not depend on those before them.
+// Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
+// these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
 __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
     unsigned passes = 0;
 #pragma unroll 1
@@ -2038,7 +2040,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
 
 // store/repeated_rows.cuh
 
-// Can a NaN or infinity in V have reached rows that do not see it?
+// True if a NaN or infinity in V may have reached rows that do not see it.
 __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
     return values_want_care(unit.p, unit.tile, unit.index);
 }
@@ -2046,7 +2048,7 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Recomputes the columns of O that are not finite in some row of the warp, and stores them over those that store_rows has stored.
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
-    __syncwarp(); // what other lanes have stored is overwritten
+    __syncwarp(); // other lanes have stored what this overwrites
     StrangeColumns strange = strange_columns(c.o);
     take_out_nan(strange, unit);
     RepeatedOutput o;
@@ -2071,10 +2073,10 @@ __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit,
 }
 
 // store/of_all_keys.cuh
-// A unit holds the sums over all keys of its rows: l in `sum`, and the factor by which O becomes the result in `scale`.
+// Stores a unit whose sums are over all keys of its rows. `sum`: l; `scale`: the factor by which O becomes the result.
 __device__ __forceinline__ void store_unit(const Consumer &c, const Unit &unit, int stage, const float (&sum)[2], float (&scale)[2]) {
     const bool upper = unit.lane % 4 == 0;
-    if (unit.lane % 4 < 2) // one row a lane
+    if (unit.lane % 4 < 2) // one row per lane
         store_lse(unit, unit.at(upper ? unit.row() : unit.row() + 8), upper ? c.rows.max[0] : c.rows.max[1],
                   upper ? sum[0] : sum[1]);
     store_rows(c, unit, stage, scale);
@@ -2099,7 +2101,7 @@ __device__ __forceinline__ void finish(const Consumer &c, const Unit &unit, int 
 
 // fragment/softmax_on_growth.cuh
 
-// Scores of the tile that is prepared -> weights. `first`: of its rows.
+// Scores of the prepared tile -> weights. `first`: the first K/V tile of the rows.
 __device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
     float sum[2];
     const bool search = rows.search;
@@ -2110,12 +2112,12 @@ __device__ __forceinline__ void softmax_on_growth(UnitRows &rows, bool first) {
 
 // pipeline/softmax_of_units.cuh
 
-// Before m changes: what can be found again is not kept in registers from round to round.
+// Prepares the rows before m changes. What can be recomputed is not kept in registers from round to round.
 __device__ __forceinline__ void begin_rescaling(Rows &rows, float c) {
     rows.keep[0] = rows.keep[1] = 1;
 }
 
-// S of a tile of keys -> weights P, and O rescaled for them, of each unit.
+// For each unit, S of a K/V tile -> weights P; rescales O for them.
 __device__ __forceinline__ void softmax_units(UnitRows (&units)[ROW_TILES], Weights (&p)[ROW_TILES], bool first) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; r++) {
@@ -2136,7 +2138,7 @@ __device__ __forceinline__ void prepare_units(UnitRows (&units)[ROW_TILES]) {
 
 // pipeline/tiles_on_growth.cuh
 
-// What a warp does with a K/V tile. m follows the maxima of its scores.
+// How a warp processes a K/V tile. m follows the maxima of its scores.
 
 using State = bool;
 constexpr State BEFORE_TILES = true;
@@ -2154,9 +2156,9 @@ __device__ __forceinline__ void end_tile(UnitRows (&units)[ROW_TILES], const Row
 
 // pipeline/copies_in_turn.cuh
 
-// One place for K and one for V: V comes in while S is multiplied, the next K during the softmax and O += P V.
+// One buffer for K and one for V: V is copied while S is computed, the next K during the softmax and O += P V.
 
-// What was copied first, Q and the first tile of K, is on its way.
+// Starts the first copies. On return, Q and the first K tile are in flight.
 __device__ __forceinline__ void begin_copies(KeyCopies &copies, Shared &shared) {
     copy_keys(copies, shared.k[0], copies.next());
 }
@@ -2169,16 +2171,16 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
 #pragma unroll 1
     for (State state = BEFORE_TILES; units[0].walk.left > 0;) {
         copy_async_wait();
-        __syncthreads(); // K has come, and all warps are done with V
+        __syncthreads(); // K has arrived, and all warps have finished with V
         prepare_units(units);
         copy_values(copies, shared.v[0], units[0].next);
         settle_keys(copies, shared.k[0], units[0].next);
         begin_tile(units, q, shared.k[0], state);
         copy_async_wait();
-        __syncthreads(); // V has come, and all warps are done with K
+        __syncthreads(); // V has arrived, and all warps have finished with K
         settle_values(copies, shared.v[0], units[0].next);
         if (units[0].walk.left > 0) {
-            KeyWalk walk = units[0].walk; // all units go over the same tiles, so that the copies need no walk of their own
+            KeyWalk walk = units[0].walk; // all units visit the same tiles, so the copies need no walk of their own
             copy_keys(copies, shared.k[0], next_keys(copies.p, copies.tile, units[0].unit.index, walk));
         }
         end_tile(units, shared.v[0], state);
@@ -2187,7 +2189,7 @@ __device__ __forceinline__ void go_over_keys(KeyCopies &copies, Shared &shared, 
 
 // store/row_of_nothing.cuh
 
-// A row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this is the one of number `thread`.
+// Writes a row without keys: O = 0, LSE = -INFINITY, or the sink. WRITERS threads write it; this one has number `thread`.
 template <int WRITERS>
 __device__ __forceinline__ void write_row_of_nothing(const attention_params &p, int batch, int head, int query, int thread) {
     Output *o = static_cast<Output *>(p.o) + batch * p.o_batch_stride + head * p.o_head_stride + query * p.o_row_stride;
@@ -2209,7 +2211,7 @@ __device__ __forceinline__ void write_nothing(const attention_params &p) {
             write_row_of_nothing<BLOCK_THREADS>(p, index / p.heads, index % p.heads, query, threadIdx.x);
 }
 
-// The tile of queries that a unit is of.
+// Sets the Q tile that the unit belongs to, and starts its walk, its rows and its O.
 __device__ __forceinline__ void begin_unit(UnitRows &rows, const Tile &tile) {
     rows.unit.tile = tile;
     rows.unit.where = {tile.batch, tile.head, tile.kv_head};

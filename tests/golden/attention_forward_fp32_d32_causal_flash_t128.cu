@@ -53,7 +53,7 @@ constexpr int ROWS = 16; // threads / lanes
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -76,8 +76,8 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
@@ -123,16 +123,16 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // sequence/input_kv.cuh
 
-// Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
+// Converts elements of K and V to float. An 8-bit element has the value of its bits, possibly times a scale.
 
 // sequence/dense.cuh
 
-// Sequences of one length: what a kernel is told holds for each of them.
+// All sequences have the same lengths: the kernel's parameters hold for each of them.
 __device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
 
 // load/key_rows.cuh
 
-// A key of a head: its rows of K and V.
+// Returns the row of K, or of V, of a key of the head.
 __device__ __forceinline__ const InputKv *key_row(const attention_params &p, const Head &head, int key) {
     return head.k + key * p.k_row_stride;
 }
@@ -141,9 +141,8 @@ __device__ __forceinline__ const InputKv *value_row(const attention_params &p, c
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
@@ -157,7 +156,7 @@ struct Keys {
 __device__ __forceinline__ Keys keys_of(const attention_params &p, int query) { return {0, keys_seen(p, query)}; }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float plus(float a, float b) { return a + b; }
@@ -165,8 +164,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -206,7 +206,7 @@ template <int DIM> __device__ __forceinline__ void slice_store(Output *row, cons
             row[slice_place(i)] = to_output(x.value[i]);
 }
 
-// The sum over the whole row of a * b, the same bits in every lane.
+// Returns the sum of a * b over the whole row, with the same bits in every lane.
 template <int DIM> __device__ __forceinline__ float slice_dot(const Slice<DIM> &a, const Slice<DIM> &b) {
     float sum = 0;
 #pragma unroll
@@ -245,7 +245,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -254,7 +254,7 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS) attention_flash(const __grid_constant__ attention_params all) {
-    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(all.batch) * all.heads * all.len_q)
         return;
     const long long index = row / all.len_q; // batch * heads + head

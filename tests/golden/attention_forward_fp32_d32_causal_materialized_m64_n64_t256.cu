@@ -59,12 +59,12 @@ constexpr int WARPS = 8;            // threads / 32
 
 // Attention by the definition, in three launches that pass a len_q x len_kv matrix through global memory:
 // S = scale Q K^T, then P = softmax of each row of S (in place), then O = P V. The two products are computed in
-// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. Whatever the speed of the
-// products, the matrix is written twice and read three times.
+// tiles of block_m x block_n, which accumulate in registers, DEPTH at a time, from shared memory. However fast the products
+// are, the matrix is written twice and read three times.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -87,15 +87,15 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
@@ -140,18 +140,19 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 
 // sequence/input_kv.cuh
 
-// Elements of K and V as numbers. Those of 8 bits have the value of their bits, times a scale or not.
+// Converts elements of K and V to float. An 8-bit element has the value of its bits, possibly times a scale.
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -179,7 +180,7 @@ __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score never becomes the maximum, but makes the sum NaN.
 __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
     float max = fmaxf(a.max, b.max);
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
@@ -189,7 +190,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -208,7 +209,7 @@ static_assert(sizeof(Operands) == SHARED_BYTES, "as in the launch directive");
 // The threads form a THREADS_M x THREADS_N grid over the tile; thread (y, x) sums elements (y + i THREADS_M, x + j THREADS_N).
 constexpr int PER_M = BLOCK_M / THREADS_M, PER_N = BLOCK_N / THREADS_N;
 
-// Of a thread in that grid.
+// Position of a thread in that grid.
 struct Place {
     int y, x;
 };
@@ -219,7 +220,7 @@ struct Tile {
     int query0, column0;
 };
 
-// One block a tile.
+// Returns the tile of this block; one block per tile.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p, int columns) {
     const int tiles_m = (p.len_q + BLOCK_M - 1) / BLOCK_M, tiles_n = (columns + BLOCK_N - 1) / BLOCK_N;
     Tile tile;
@@ -230,9 +231,8 @@ __device__ __forceinline__ Tile tile_of_block(const attention_params &p, int col
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
@@ -258,7 +258,7 @@ __device__ __forceinline__ Keys keys_of_tile(const attention_params &p, const Ti
     return keys_of(p, min(tile.query0 + BLOCK_M, p.len_q) - 1);
 }
 
-// Does some query see one of so many keys?
+// True if some query sees one of the keys from key0 on.
 __device__ __forceinline__ bool sees_some_key(const attention_params &p, const Tile &tile, int key0, int) {
     return key0 < keys_of_tile(p, tile).end;
 }
@@ -268,7 +268,7 @@ __device__ __forceinline__ float *head_matrix(const attention_params &p, long lo
     return static_cast<float *>(p.workspace) + head * p.len_q * p.len_kv;
 }
 
-// DEPTH columns from d0 on of rows `first` on of Q or K, which have HEAD_DIM columns; 0 outside.
+// Loads ROWS rows of Q or K from row `first` on, DEPTH columns from d0 on. Elements beyond `rows` or HEAD_DIM are 0.
 template <int ROWS, typename Element>
 __device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const Element *tensor, long long row_stride, int first,
                                           int rows, int d0) {
@@ -279,7 +279,7 @@ __device__ __forceinline__ void load_rows(float (&tile)[ROWS][DEPTH + 1], const 
     }
 }
 
-// C += a b of these operands, for the elements of a thread.
+// C += a b^T for the elements of this thread.
 __device__ __forceinline__ void multiply(const Operands &operands, const Place &at, float (&sum)[PER_M][PER_N]) {
     for (int step = 0; step < DEPTH; step++)
 #pragma unroll
@@ -289,7 +289,7 @@ __device__ __forceinline__ void multiply(const Operands &operands, const Place &
                 sum[i][j] = fmaf(operands.a[at.y + i * THREADS_M][step], operands.b[at.x + j * THREADS_N][step], sum[i][j]);
 }
 
-// Products -> scores, in the matrix of the head.
+// Turns products into scores and stores them in the matrix of the head.
 __device__ __forceinline__ void store_scores(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
                                              const float (&sum)[PER_M][PER_N]) {
     float *scores = head_matrix(p, tile.index);
@@ -310,12 +310,12 @@ __device__ __forceinline__ void store_scores(const attention_params &p, const He
     }
 }
 
-// S = scale Q K^T; one block a tile.
+// S = scale Q K^T; one block per tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __grid_constant__ attention_params p) {
     Operands &operands = *dynamic_shared<Operands>();
     const Tile tile = tile_of_block(p, p.len_kv);
     const Head head = head_at(p, tile.index);
-    if (!sees_some_key(p, tile, tile.column0, BLOCK_N)) return; // of such tiles no score is read
+    if (!sees_some_key(p, tile, tile.column0, BLOCK_N)) return; // no score of such a tile is read
     const int thread = threadIdx.x;
     const Place at = {thread / THREADS_N, thread % THREADS_N};
     float sum[PER_M][PER_N] = {};
@@ -329,9 +329,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_scores(const __g
     store_scores(p, head, tile, at, sum);
 }
 
-// P = softmax of each row of S, in place; one warp a row. Keys that are not seen have no weight, not even 0.
+// P = softmax of each row of S, in place; one warp per row. For unseen keys no weight is written, not even 0.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __grid_constant__ attention_params p) {
-    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // (batch, head, query) in one
+    const long long row = static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / 32; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     const long long index = row / p.len_q; // batch * heads + head
@@ -356,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weights(const __
         head.lse[query] = softmax_lse(state);
 }
 
-// b = V[key0 ..][column0 ..] transposed, 0 outside.
+// Loads b = V[key0 ..][column0 ..] transposed, 0 outside.
 __device__ __forceinline__ void load_values(const attention_params &p, const Head &head, const Tile &tile, int key0, int key_end,
                                             Operands &operands) {
     for (int i = threadIdx.x; i < BLOCK_N * DEPTH; i += THREADS) {
@@ -366,7 +366,7 @@ __device__ __forceinline__ void load_values(const attention_params &p, const Hea
     }
 }
 
-// Sums -> O.
+// Stores the sums as O.
 __device__ __forceinline__ void store_output(const attention_params &p, const Head &head, const Tile &tile, const Place &at,
                                              float (&sum)[PER_M][PER_N]) {
 #pragma unroll
@@ -381,7 +381,7 @@ __device__ __forceinline__ void store_output(const attention_params &p, const He
     }
 }
 
-// The same for keys that a query sees. A weight of 0 would not do: 0 times NaN is NaN.
+// C += a b^T only for keys that a query sees. A weight of 0 is not enough: 0 times NaN is NaN.
 __device__ __forceinline__ void multiply_seen(const attention_params &p, const Tile &tile, const Operands &operands,
                                               const Place &at, int key0, float (&sum)[PER_M][PER_N]) {
     for (int step = 0; step < DEPTH; step++)
@@ -395,7 +395,7 @@ __device__ __forceinline__ void multiply_seen(const attention_params &p, const T
         }
 }
 
-// O = P V; one block a tile.
+// O = P V; one block per tile.
 extern "C" __global__ void __launch_bounds__(THREADS) attention_output(const __grid_constant__ attention_params p) {
     Operands &operands = *dynamic_shared<Operands>();
     const Tile tile = tile_of_block(p, HEAD_DIM_V);

@@ -83,20 +83,20 @@ constexpr int SHARED_BYTES = 47104; // 16 * (block_m * (pitch + p_pitch) + block
 constexpr int BLOCKS_AT_ONCE = 4;   // 512 / threads
 constexpr int UNROLL = 1;
 
-// Attention by tiles with queries on chip: a block keeps BLOCK_M queries and walks over the keys, BLOCK_N at a time.
+// Tiled attention with Q on chip: a block keeps BLOCK_M queries and iterates over the keys, BLOCK_N at a time.
 //
-//     for each K/V tile      S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
+//     for each K/V tile          S = scale Q K^T                      (BLOCK_M, BLOCK_N), in registers
 //                                m' = max(m, row maxima of S)
 //                                P = e^(S - m')                       (BLOCK_M, BLOCK_N)
 //                                l = e^(m - m') l + row sums of P
 //                                O = e^(m - m') O + P V               (BLOCK_M, HEAD_DIM_V), in registers
 //     O = O / l,  LSE = m + ln l
-// A thread with up to 64 accumulators needs no more than 128 registers; others may use all there are.
-// Two steps of multiply_scores() at once hide more latency, where there are registers for it.
+// A thread with up to 64 accumulators needs at most 128 registers; others may use all available registers.
+// Two steps of multiply_scores() at once hide more latency, if there are registers for them.
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -119,15 +119,15 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
@@ -212,12 +212,12 @@ __device__ __forceinline__ KeyRange keys_of_tile(const attention_params &p, cons
     return {0, keys_seen(p, min(q_tile.row0 + BLOCK_M, p.len_q) - 1), keys_seen(p, q_tile.row0)};
 }
 
-// The first key of the tile after this one.
+// Returns the first key of the next tile.
 __device__ __forceinline__ int next_tile(const attention_params &, const QTile &, const KeyRange &, int key0) {
     return key0 + BLOCK_N;
 }
 
-// Does some query not see some key of this tile?
+// True if some query does not see some key of this tile.
 __device__ __forceinline__ bool is_masked(const attention_params &, const QTile &, const KeyRange &keys, int key0) {
     return key0 + BLOCK_N > keys.seen_by_all;
 }
@@ -227,7 +227,7 @@ __device__ __forceinline__ bool is_masked(const attention_params &, const QTile 
 __device__ __forceinline__ float4 load_chunk(const Input *from) { return *reinterpret_cast<const float4 *>(from); }
 
 // load/chunks_by_registers.cuh
-// A chunk of which `count` elements are in the tensor: none or fewer, up to four or more.
+// Copies a chunk, of which the first `count` elements are in the tensor: none if it is 0 or less, all if it is 4 or more.
 template <bool ALIGNED> __device__ __forceinline__ void copy_chunk(float4 *to, const Input *from, int count) {
     if constexpr (ALIGNED)
         *to = count > 0 ? load_chunk(from) : make_float4(0, 0, 0, 0);
@@ -243,7 +243,7 @@ __device__ __forceinline__ void copies_wait() {}
 // Rows of a tensor in global memory -> a tile in shared memory, in chunks of four elements. Elements outside
 // the tensor are not accessed and read as 0. A tile may be used after copies_wait() and then a barrier.
 
-// Whether a chunk is one load: rows start at multiples of four elements from an aligned tensor.
+// True if a chunk is one load: the tensor is aligned, and rows start at multiples of four elements.
 template <typename Element>
 __device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_stride, long long head_stride,
                                           long long row_stride, int columns) {
@@ -251,8 +251,8 @@ __device__ __forceinline__ bool in_chunks(const void *tensor, long long batch_st
     return aligned && (batch_stride | head_stride | row_stride | columns) % 4 == 0;
 }
 
-// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements: ACROSS threads copy
-// a row, and all step down the rows together, so a thread only adds to its address.
+// All threads of the block fill ROWS rows of WIDTH chunks from `count` rows of COLUMNS elements. ACROSS threads
+// copy a row, and all threads step down the rows together, so a thread only adds to its address.
 template <bool ALIGNED, int ROWS, int WIDTH, int COLUMNS, int APART>
 __device__ __forceinline__ void copy_rows_by(float4 (&tile)[ROWS][APART], const Input *rows, long long row_stride,
                                              int count) {
@@ -281,7 +281,7 @@ __device__ __forceinline__ void copy_rows(float4 (&tile)[ROWS][APART], const Inp
 
 // store/chunk.cuh
 
-// Writes the first `count` elements of a chunk: none or fewer, up to four or more.
+// Writes the first `count` elements of a chunk: none if it is 0 or less, all if it is 4 or more.
 __device__ __forceinline__ void store_chunk(Output *to, float4 x, int count, bool chunks) {
     if (chunks && count > 0) {
         *reinterpret_cast<float4 *>(to) = x;
@@ -361,8 +361,8 @@ __device__ __forceinline__ void add_column(float (&sum)[ROWS][COLUMNS], int colu
 
 // fragment/simt_products.cuh
 
-// The two matrix products by FMA. Both are sums of outer products of what a thread reads from shared memory, one chunk of four
-// floats at a time.
+// The two matrix products by FMA. Both are sums of outer products of the values that a thread reads from shared memory, one chunk of
+// four floats at a time.
 
 // S = Q K^T
 __device__ __forceinline__ void multiply_scores(const Shared &tile, Place at, float (&s)[THREAD_M][THREAD_N]) {
@@ -429,7 +429,7 @@ __device__ __forceinline__ void multiply_output(Shared &tile, Place at, const fl
 
 // fragment/simt_mask_builtin.cuh
 
-// No mask, or one with which a row sees the first keys.
+// No mask, or one under which a row sees only the first keys.
 struct Seen {
     bool masked; // some row does not see some key of the tile
 };
@@ -448,7 +448,7 @@ __device__ __forceinline__ void mask_scores(const attention_params &p, const QTi
     }
 }
 
-// O += P V. Past the last key V is 0 in shared memory.
+// O += P V. Past the last key, V is 0 in shared memory.
 __device__ __forceinline__ void add_output(const attention_params &, const QTile &, int, Shared &tile, Place at,
                                            const float (&s)[THREAD_M][THREAD_N], const Seen &,
                                            float (&o)[THREAD_M][4 * THREAD_V]) {
@@ -468,7 +468,7 @@ __device__ __forceinline__ void apply_score(const attention_params &p, const QTi
 
 // fragment/simt_softmax.cuh
 
-constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), of differences: a score times this may be infinite
+constexpr float LOG2_E = 1.44269504f; // e^x = 2^(x log2(e)), applied to differences: a score times this may be infinite
 
 // What a thread keeps of its rows between K/V tiles.
 struct Rows {
@@ -514,7 +514,7 @@ __device__ __forceinline__ void begin_rows(const attention_params &, const QTile
 
 // store/simt.cuh
 
-// O = O / l and LSE = m + ln l, for the rows of a thread. `chunks`: O has rows of aligned chunks.
+// Stores O = O / l and LSE = m + ln l of a thread's rows. `chunks`: rows of O consist of aligned chunks.
 __device__ __forceinline__ void store_rows(const attention_params &p, const Head &head, int row0, Place at, const Rows &rows,
                                            bool chunks) {
 #pragma unroll
@@ -563,14 +563,14 @@ __device__ __forceinline__ void advance_keys(const attention_params &p, Head &he
     head.v += keys * p.v_row_stride;
 }
 
-// What a block works on: a Q tile and the keys that it sees.
+// The work of a block: a Q tile and the keys that it sees.
 struct Work {
     const QTile &q_tile;
     const KeyRange &keys;
     const Copies &copies;
 };
 
-// S of a K/V tile, and P in its place.
+// Computes S of a K/V tile and replaces it by P.
 __device__ __forceinline__ void weigh_keys(const attention_params &p, const Work &work, const Shared &tile, int key0, Place at,
                                            float (&s)[THREAD_M][THREAD_N], Seen &seen, Rows &rows) {
     multiply_scores(tile, at, s);
@@ -581,7 +581,7 @@ __device__ __forceinline__ void weigh_keys(const attention_params &p, const Work
 
 // pipeline/k_and_v_in_turn.cuh
 
-// K and V share memory: each tile is copied when all warps have used the one before.
+// K and V share memory: each tile is copied once all warps have used the previous one.
 __device__ __forceinline__ void go_over_keys(const attention_params &p, const Work &work, Head &head, Shared &tile, Place at,
                                              Rows &rows) {
     const KeyRange &keys = work.keys;

@@ -65,7 +65,7 @@ constexpr int SHARED_BYTES = 27904;
 
 // params/attention.h
 
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct attention_params {
     const void *q;   /* (batch, heads, len_q, head_dim) */
@@ -88,15 +88,15 @@ struct attention_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
@@ -140,15 +140,14 @@ __device__ __forceinline__ Head head_at(const attention_params &p, long long ind
 }
 
 // walk/keys_seen_causal.cuh
-// How many keys a query sees: keys 0 .. seen - 1. Keys that are not seen are never multiplied by anything, so whatever
-// they hold, NaN included, stays out of the row. The last query and the last key are aligned; subtracting first keeps the
-// sum within int.
+// Returns how many keys a query sees: keys 0 .. seen - 1. The last query and the last key are aligned. Subtracting first
+// keeps the sum within int.
 __device__ __forceinline__ int keys_seen(const attention_params &p, int query) {
     return max(0, query - p.len_q + p.len_kv + 1);
 }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); } // of a number and a NaN: the number
@@ -157,8 +156,9 @@ __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) 
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -193,7 +193,7 @@ template <int DIM> __device__ __forceinline__ void slice_store(Output *row, cons
             row[slice_place(i)] = to_output(x.value[i]);
 }
 
-// The same from and to floats, for what is kept in shared memory or in the workspace.
+// The same for rows of floats, which are kept in shared memory or in the workspace.
 template <int DIM> __device__ __forceinline__ Slice<DIM> slice_load_float(const float *row) {
     Slice<DIM> x;
 #pragma unroll
@@ -239,7 +239,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -256,11 +256,11 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == SHARED_BYTES, "as in the launch directive");
 
-// What a block works on: one head.
+// The work of a block: one head.
 struct Work {
     Head head;
     SoftmaxState *states; // (len_q), in the workspace
-    float *outputs;       // (len_q, head_dim_v), in the workspace behind the states of all heads; not divided by l yet
+    float *outputs;       // (len_q, head_dim_v), in the workspace after the states of all heads; not yet divided by l
 };
 
 __device__ __forceinline__ Work work_of_block(const attention_params &p) {
@@ -290,17 +290,17 @@ __device__ __forceinline__ void begin_rows(const attention_params &p, const Work
 
 // Which Q tiles, and which of their rows, see keys of the K/V tile in shared memory, for built-in masks.
 
-// Does some query of the Q tile see some key of the K/V tile?
+// True if some query of the Q tile sees some key of the K/V tile.
 __device__ __forceinline__ bool sees_tile(const attention_params &p, const Work &, int query0, int key0) {
     return key0 < keys_seen(p, min(query0 + BLOCK_M, p.len_q) - 1);
 }
 
-// The query sees the keys of the tile below this, which may be negative.
+// Returns the bound below which the query sees the keys of the tile; it may be negative.
 __device__ __forceinline__ int keys_of_row(const attention_params &p, int query, int key0) {
     return min(keys_seen(p, query) - key0, BLOCK_N);
 }
 
-// K and V of a tile, as fp32.
+// Loads K and V of a tile, as fp32.
 __device__ __forceinline__ void load_keys(const attention_params &p, const Head &head, int key0, Shared &tile) {
     for (int i = threadIdx.x; i < BLOCK_N * HEAD_DIM; i += BLOCK_THREADS)
         if (key0 + i / HEAD_DIM < p.len_kv)
@@ -311,7 +311,7 @@ __device__ __forceinline__ void load_keys(const attention_params &p, const Head 
                 to_float(head.v[(key0 + i / HEAD_DIM_V) * p.v_row_stride + i % HEAD_DIM_V]);
 }
 
-// s = scale q.k for keys lane, lane + LANES, ... of the tile; -INFINITY for keys that the query does not see. Returns the largest.
+// s = scale q.k for keys lane, lane + LANES, ... of the tile; -INFINITY for unseen keys. Returns the maximum of s.
 __device__ __forceinline__ float multiply_scores(const attention_params &p, const Work &work, const Shared &tile, int query,
                                                  int key0, int keys, float (&s)[BLOCK_N / LANES]) {
     const int row = threadIdx.x / LANES, lane = threadIdx.x % LANES;
@@ -329,7 +329,7 @@ __device__ __forceinline__ float multiply_scores(const attention_params &p, cons
     return max;
 }
 
-// Weights exp(s - max) of the lane's keys -> shared memory. Returns their sum.
+// Stores the weights exp(s - max) of the lane's keys in shared memory. Returns their sum.
 __device__ __forceinline__ float store_weights(float (&weight)[BLOCK_N + 1], const float (&s)[BLOCK_N / LANES], float max) {
     const int lane = threadIdx.x % LANES;
     float sum = 0;
@@ -374,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     begin_rows(p, work, row, lane);
 
     for (int key0 = 0; key0 < p.len_kv; key0 += BLOCK_N) {
-        __syncthreads(); // all threads are done with the last K/V tile and with all states
+        __syncthreads(); // all threads have finished with the previous K/V tile and with all states
         load_keys(p, work.head, key0, tile);
         __syncthreads();
 

@@ -40,7 +40,7 @@ constexpr int ROWS = 16; // threads / lanes
 // LANES lanes share a row; lse_parts are read twice and o_parts once.
 
 // params/merge.h
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct merge_params {
     const void *o_parts;    /* (parts, batch, heads, len_q, head_dim_v), each a normalised partial output */
@@ -55,8 +55,8 @@ struct merge_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
@@ -76,7 +76,7 @@ using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 // load/slice.cuh
@@ -135,13 +135,13 @@ __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score never becomes the maximum, but makes the sum NaN.
 __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
     float max = fmaxf(a.max, b.max);
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
@@ -150,7 +150,7 @@ __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) 
 __device__ __forceinline__ float softmax_lse(SoftmaxState state) { return state.max + logf(state.sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS) merge(const __grid_constant__ merge_params p) {
-    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // (batch, head, query) in one
+    long long row = static_cast<long long>(blockIdx.x) * ROWS + threadIdx.x / LANES; // linear index of (batch, head, query)
     if (row >= static_cast<long long>(p.batch) * p.heads * p.len_q)
         return;
     long long query = row % p.len_q, head = row / p.len_q % p.heads, batch = row / p.len_q / p.heads;
@@ -163,7 +163,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) merge(const __grid_constan
     for (int part = 0; part < p.parts; part++)
         state = softmax_join(state, softmax_of(lse_part[part * p.lse_parts_part_stride]));
 
-    // o = sum of exp(lse_i - m) / l o_i. A part without weight adds nothing, whatever its output holds.
+    // o = sum of exp(lse_i - m) / l o_i. A part without weight adds nothing, even if its output is NaN or infinite.
     Slice<HEAD_DIM_V> o = slice_zero<HEAD_DIM_V>();
     for (int part = 0; part < p.parts; part++) {
         float score = lse_part[part * p.lse_parts_part_stride];

@@ -29,12 +29,12 @@
 constexpr int THREADS = 128;
 constexpr int SHARED_BYTES = 32; // 8 * threads / 32
 
-// Softmax of each row, in two passes. One pass finds the maximum and the denominator: at a larger score
+// Softmax of each row, in two passes. Pass 1 finds the maximum and the denominator: when a larger score appears,
 // the sum so far is multiplied by exp(old max - new max), as if the new maximum had been known from the start.
-// One block a row. Moves 3 elements for each element: two reads, one write.
+// One block per row. Moves 3 elements per element: two reads, one write.
 
 // params/softmax.h
-/* What a kernel of this family is given at launch. Valid in C and in CUDA C++; spliced into every source and filled by
+/* The launch parameters of a kernel of this family. Valid in C and in CUDA C++; spliced into every source and filled by
    the runtime (launch.c). Strides are in elements; the last dimension is always contiguous. */
 struct softmax_params {
     const void *x; /* (rows, cols) */
@@ -44,15 +44,15 @@ struct softmax_params {
 };
 
 // target/any.cuh
-// any: what plain CUDA C++ lacks, for every GPU since compute capability 7.5. One instruction each, or as few as do the
-// same; the host device has its own bodies under these names (runtime/host/device/).
+// any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the
+// fewest that do the same; the host device has its own bodies under these names (runtime/host/device/).
 #ifndef ATTILE_HOST
 
 #ifndef INFINITY // NVRTC has no header that defines it
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-// The block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles want it.
+// Returns the block's dynamic shared memory as one struct; its size is in the launch directive. Aligned as swizzles require.
 template <typename Shared> __device__ __forceinline__ Shared *dynamic_shared() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
     return reinterpret_cast<Shared *>(dynamic_shared_bytes);
@@ -71,15 +71,16 @@ using Output = float;
 __device__ __forceinline__ Output to_output(float x) { return x; }
 
 // fragment/reduce.cuh
-// Reductions over the threads that share a row; each of them gets the result. The order is fixed, so equal inputs give equal
+// Reductions over the threads that share a row; each thread receives the result. The order is fixed, so equal inputs give equal
 // bits.
 
 __device__ __forceinline__ float shuffle_xor(float x, unsigned lanes, int step) {
     return __shfl_xor_sync(lanes, x, step);
 }
 
-// Over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane knows its
-// pair, its four, its eight, ... Groups of one warp may run different numbers of reductions: each names its own lanes.
+// Reduces over COUNT neighbouring lanes of a warp (a power of two). A butterfly: after steps 1, 2, 4, ... each lane has the
+// result of its pair, its four, its eight, ... Groups of one warp may run different numbers of reductions, so each passes
+// the mask of its own lanes.
 template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forceinline__ Value lanes_reduce(Value x) {
     unsigned group = COUNT == 32 ? 0xffffffffu : ((1u << COUNT % 32) - 1) << threadIdx.x % 32 / COUNT * COUNT;
 #pragma unroll
@@ -88,7 +89,7 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
     return x;
 }
 
-// Over all threads of the block. partial: shared memory, one value a warp; free again on return.
+// Reduces over all threads of the block. partial: shared memory, one value per warp; free again on return.
 template <typename Value, Value join(Value, Value)> __device__ Value block_reduce(Value x, Value *partial) {
     x = lanes_reduce<32, Value, join>(x);
     if (threadIdx.x % 32 == 0)
@@ -120,7 +121,7 @@ __device__ __forceinline__ float softmax_weight(float score, float max) {
     return expf(__fsub_rn(score, max == -INFINITY ? 0.0f : max));
 }
 
-// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score is no maximum, but makes the sum NaN.
+// m = max(m_a, m_b),  l = l_a exp(m_a - m) + l_b exp(m_b - m). A NaN score never becomes the maximum, but makes the sum NaN.
 __device__ __forceinline__ SoftmaxState softmax_join(SoftmaxState a, SoftmaxState b) {
     float max = fmaxf(a.max, b.max);
     return {max, a.sum * softmax_weight(a.max, max) + b.sum * softmax_weight(b.max, max)};
@@ -130,7 +131,7 @@ __device__ __forceinline__ SoftmaxState shuffle_xor(SoftmaxState state, unsigned
     return {shuffle_xor(state.max, lanes, step), shuffle_xor(state.sum, lanes, step)};
 }
 
-// Divide by l. A row that saw no key stays 0.
+// Divides by l. A row that saw no key stays 0.
 __device__ __forceinline__ float softmax_normalize(float x, SoftmaxState state) {
     return state.sum == 0 ? x : x / state.sum;
 }
