@@ -1,13 +1,13 @@
-/* async: a round of flash_async. One block an SM; its warpgroups of 64 queries share the tensor pipe and the units of the
-   softmax, and each has a chain of its own: scores, softmax, output. */
+/* async: models one round of flash_async. One block runs per SM. Its warpgroups of 64 queries share the tensor pipe and
+   the softmax units, and each has its own dependency chain: scores, softmax, output. */
 #include "work.h"
 
 #include <math.h>
 
 static int up(int value, int to) { return (value + to - 1) / to * to; }
 
-/* Clocks of shared memory in a round: operands of products, 64 byte a clock for each that is there; weights that pass
-   through it are written once more. */
+/* Shared-memory clocks of a round: operands of the products, 64 bytes a clock for each operand that is there; weights
+   that pass through shared memory are written once in addition. */
 static double shared_clocks(const struct work *work, double groups, double s_clocks, double o_clocks) {
     const struct knobs *k = work->knobs;
     double queries = k->q_in == q_in_q_registers ? 0 : 4096.0 / k->block_n;
@@ -16,7 +16,7 @@ static double shared_clocks(const struct work *work, double groups, double s_clo
     return groups * (s_clocks * (64 + queries) + o_clocks * (64 + weights) + written) / work->gpu->shared;
 }
 
-/* Which Q tiles there are: of one head each, or of all heads that share keys; one a block, or one a cluster. */
+/* Sets the Q tiles: of one head each, or of all heads that share keys; one per block, or one per cluster. */
 static void cut(struct work *work) {
     const struct knobs *k = work->knobs;
     const struct shape *s = work->shape;
@@ -42,7 +42,8 @@ bool work_flash_async(struct work *work) {
     double flop_clocks = 2 * scores / gpu->tensor; /* of one element of a row */
     double s_clocks = up(k->head_dim, 16) * flop_clocks, o_clocks = k->head_dim_v * flop_clocks;
 
-    /* Rescaling O: every round, or only when a maximum grows, which the vote costs; no maximum at all is fewest. */
+    /* O is rescaled every round, or only when a maximum grows, at the cost of a vote; without a maximum it is
+       cheapest. */
     double rescale = k->rescale == rescale_always ? k->head_dim_v / 2.0 : 0;
     double easier = k->rescale == rescale_from_sum ? gpu->softmax_no_maximum : 1;
     double rate = (groups < 2 ? gpu->softmax_one : groups < 3 ? gpu->softmax_two : gpu->softmax_three) * easier;
@@ -51,15 +52,15 @@ bool work_flash_async(struct work *work) {
     t->shared = shared_clocks(work, groups, s_clocks, o_clocks);
 
     double alone = scores / (gpu->softmax_one * easier) + rescale + gpu->softmax_latency / easier;
-    if (k->p_in == p_in_p_shared) /* written, and seen by the tensor pipe */
+    if (k->p_in == p_in_p_shared) /* P is written and made visible to the tensor pipe */
         alone += 2 * scores / (gpu->shared / 2) + gpu->shared_latency;
     t->chain = derived[DERIVED_scores_ahead] ? s_clocks + fmax(o_clocks, alone) : s_clocks + alone + o_clocks;
-    if (k->stages < 2) /* the next tile is asked for when this one is done with */
+    if (k->stages < 2) /* the next tile is requested only when this one has been consumed */
         t->chain += 2 * gpu->load_latency;
 
     cut(work);
     double bytes = (double)derived[DERIVED_k_bytes] + derived[DERIVED_v_bytes];
-    bool alike = work->shape->len_q > work->block_m; /* more than one tile reads the same keys */
+    bool alike = work->shape->len_q > work->block_m; /* several tiles read the same keys */
     t->fill = bytes / k->cluster / (alike ? gpu->fill_together : gpu->fill);
 
     double units[] = {t->tensor, t->special, t->shared, t->chain, t->fill};
@@ -67,7 +68,7 @@ bool work_flash_async(struct work *work) {
     work->busy = t->round;
     work->stays = k->scheduler == scheduler_persistent;
     work->block_start =
-        gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product meet no other */
+        gpu->async_start + s_clocks + alone + o_clocks; /* the first and the last product overlap with no other */
     t->start = !work->stays ? work->block_start : derived[DERIVED_overlap_q_tiles] ? gpu->async_turn : gpu->async_stop;
     work->extra_seconds = k->cluster > 1 ? gpu->cluster_launch : 0;
     work->heaviest_first = k->tile_order != tile_order_plain;

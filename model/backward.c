@@ -1,15 +1,15 @@
-/* backward: the gradients, a tile of queries by a tile of keys a round, with the products of all launches: S, dP, dV, dK and dQ,
-   and S and dP again where dQ has a launch of its own. */
+/* backward: models the gradients. A round is one Q tile by one K/V tile, with the products of all launches: S, dP, dV,
+   dK and dQ, and S and dP again where dQ has a launch of its own. */
 #include "work.h"
 
 #include <math.h>
 
-/* S, dK and dQ are head_dim wide, dP and dV head_dim_v. */
+/* S, dK and dQ are head_dim wide; dP and dV are head_dim_v wide. */
 static double width_of(const struct knobs *k, double times_s) {
     return (times_s + 2) * k->head_dim + (times_s + 1) * k->head_dim_v;
 }
 
-/* One row of queries by 128 keys: each product loads both numbers. P and dS are written, and read three times. */
+/* One query row by 128 keys: each product loads both operands. P and dS are written once and read three times. */
 static void by_definition(struct work *work, double *pairs) {
     const struct shape *s = work->shape;
     work->block_m = 1;
@@ -28,7 +28,7 @@ bool work_backward(struct work *work) {
     if (k->head_dim < 1 || k->head_dim_v < 1 || (tiles && (k->block_m < 1 || k->block_n < 1)))
         return false;
     double pairs = (double)k->block_m * k->block_n;
-    double times_s = work->variant->derived[DERIVED_dq_added] == 1 ? 1 : 2; /* that S and dP are multiplied */
+    double times_s = work->variant->derived[DERIVED_dq_added] == 1 ? 1 : 2; /* how often S and dP are computed */
     work->block_m = k->block_m;
     work->block_n = k->block_n;
     if (!tiles)

@@ -8,8 +8,8 @@
 
 /* --- why not ------------------------------------------------------------------------------------------------------ */
 
-/* Where the constraint stands: "(file:line)" at the end of a template's reasons, "file:line: " before those of a spec;
-   other reasons stand for themselves. */
+/* Finds where the constraint stands: "(file:line)" at the end of a template's reason, "file:line: " at the start of a
+   spec's reason. Any other reason is used as a whole. */
 static void find_rule(const char *reason, char *rule, size_t size) {
     const char *open = strrchr(reason, '('), *close = open ? strchr(open, ')') : NULL;
     const char *colon = strchr(reason, ':'), *blank = strstr(reason, ": ");
@@ -51,9 +51,9 @@ static int more_frequent(const void *a, const void *b) {
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
-/* The problem's number, or -1 when memory runs out. */
+/* Returns the number of the problem, or -1 if memory runs out. */
 static int find_problem(struct candidates *all, const struct knobs *knobs) {
-    int last = all->count ? all->candidate[all->count - 1].problem : -1; /* neighbours are often of one problem */
+    int last = all->count ? all->candidate[all->count - 1].problem : -1; /* neighbours often share a problem */
     if (last >= 0 && knobs_same_problem(&all->problem[last], knobs))
         return last;
     for (int i = 0; i < all->problems; i++)
@@ -89,7 +89,7 @@ static bool grow(struct candidates *all) {
     return true;
 }
 
-/* Schedule knobs that differ from what the template would choose by itself. */
+/* Counts the schedule knobs that differ from what the template would choose by itself. */
 static int count_unusual(const struct template_set *set, const struct knobs *knobs) {
     struct knobs given = *knobs;
     struct variant usual;
@@ -167,8 +167,8 @@ static int better(const void *a, const void *b) {
     return x->first_time - y->first_time;
 }
 
-/* Schedules with the same tiles are so much alike that they would fill the first places together; the second and later of
-   them are set back by a little each, so that what differs is tried first. */
+/* Schedules with the same tiles are so similar that they would fill the first places together. Moves the second and
+   later ones back a little each, so that different tiles are tried first. */
 static void set_twins_back(struct candidates *all) {
     enum { PERMILLE = 10, MOST = 10, TILES = 512 };
     struct {

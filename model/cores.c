@@ -1,5 +1,5 @@
-/* cores: kernels on the fp32 pipe. flash_tiled is modelled instruction by instruction, and calibrated; the steps before
-   it on the ladder are modelled by what binds them, and only their order is meant. */
+/* cores: models kernels on the fp32 pipe. flash_tiled is modelled instruction by instruction, and calibrated. The
+   earlier steps of the ladder are modelled only by their bottleneck, and only their order is meaningful. */
 #include "work.h"
 
 #include <math.h>
@@ -39,8 +39,8 @@ static bool work_q_outer(struct work *work) {
 
 /* --- the steps before ------------------------------------------------------------------------------------------------- */
 
-/* Fp32 clocks for `pairs` scores of one row a group of lanes: multiply-adds, as many loads of one number each as the
-   kernel does not share, and the softmax that every lane repeats. */
+/* Fp32 clocks for `pairs` scores, one row per group of lanes: the multiply-adds, one load per number for all operands
+   that the kernel does not reuse, and the softmax, which every lane repeats. */
 static double row_clocks(const struct work *work, double pairs, double lanes, double passes_k) {
     const struct knobs *k = work->knobs;
     const struct model_gpu *gpu = work->gpu;
@@ -61,7 +61,7 @@ static bool work_kv_outer(struct work *work) {
     t->wait = work->gpu->round_latency;
     t->round = t->fma + t->wait;
     t->resident = work_resident(work, floor(work->gpu->threads / fmax(32, work->variant->block_threads)));
-    /* A block does a whole head: fewer blocks, each with the rounds of all Q tiles. */
+    /* A block processes a whole head: fewer blocks, each with the rounds of all Q tiles. */
     t->blocks = work_grid(work);
     work->busy *= q_tiles;
     t->wait *= q_tiles;
@@ -92,7 +92,7 @@ bool work_row_by_row(struct work *work) {
     work->block_m = (int)rows;
     work->block_n = KEYS;
     t->fma = row_clocks(work, rows * KEYS, lanes, k->algorithm == algorithm_multi_pass ? 2 : 1);
-    t->wait = 100.0 * KEYS; /* the chain from one key to the next */
+    t->wait = 100.0 * KEYS; /* the dependency chain from one key to the next */
     work->busy = t->fma;
     t->round = t->fma + t->wait;
     t->start = t->wait;
@@ -110,7 +110,7 @@ bool work_materialized(struct work *work) {
     const struct model_gpu *gpu = work->gpu;
     double pairs = (double)k->block_m * k->block_n, width = k->head_dim + k->head_dim_v;
     double per_thread = pairs / k->threads,
-           loads = 2 * sqrt(per_thread) / per_thread; /* numbers for one multiply-add */
+           loads = 2 * sqrt(per_thread) / per_thread; /* numbers loaded for one multiply-add */
     work->block_m = k->block_m;
     work->block_n = k->block_n;
     t->fma = pairs * width * (1 / gpu->fma + loads / (32 * gpu->issue));
@@ -121,7 +121,7 @@ bool work_materialized(struct work *work) {
     t->round = work->busy + t->wait;
     t->resident = work_resident(work, floor(512.0 / k->threads));
     t->blocks = work_cover((double)s->len_q, k->block_m) * (double)s->heads * (double)s->batch;
-    /* S is written, turned into P in place, and read: four times through memory. */
+    /* S is written, turned into P in place, and read: it moves through memory four times. */
     work->extra_bytes = 4 * 4.0 * (double)s->batch * (double)s->heads * (double)s->len_q * (double)s->len_kv;
     work->launches = work->variant->launches;
     return true;
@@ -131,7 +131,7 @@ bool work_materialized(struct work *work) {
 
 static bool stream(struct work *work, double reads, double writes, double blocks, double per_block) {
     struct model_terms *t = work->terms;
-    enum { BYTES_IN_FLIGHT = 16 }; /* of a thread: what it asks for before it waits */
+    enum { BYTES_IN_FLIGHT = 16 }; /* per thread: bytes requested before it waits */
     double threads = fmax(32, work->variant->block_threads);
     t->bytes = t->memory_bytes = reads + writes;
     t->blocks = blocks;
@@ -150,7 +150,7 @@ bool work_softmax(struct work *work) {
     double rows = (double)work->shape->rows, cols = (double)work->shape->cols;
     double in = k->dtype == dtype_fp32 ? 4 : 2, out = k->dtype_out == dtype_out_fp32 ? 4 : 2;
     double passes = k->algorithm == algorithm_three_pass ? 3 : 2;
-    /* A row that an SM read just now comes from its caches the next time. */
+    /* If the SM has just read a row, the next pass finds it in the caches. */
     double row_bytes = cols * in, again = row_bytes > work->gpu->l2 / work->gpu->multiprocessors ? passes : 1;
     work->terms->flops = 5 * rows * cols;
     return stream(work, rows * cols * in * again, rows * cols * out, work_grid(work), cols * (passes * in + out));

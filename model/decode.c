@@ -1,12 +1,12 @@
-/* decode: all keys and values once through the memory, for a few rows of Q each. What the SMs do hides behind that, unless rows
-   are many. */
+/* decode: models reading all keys and values once from memory for a few rows of Q each. The work of the SMs hides
+   behind that, unless there are many rows. */
 #include "work.h"
 
 #include <math.h>
 
 static double up(double value, double to) { return ceil(value / to) * to; }
 
-/* Share of the keys that some query sees, and of the pairs of query and key that the mask leaves. */
+/* Share of the keys that at least one query sees; *pairs = share of the (query, key) pairs that the mask keeps. */
 static double seen_keys(const struct work *work, double *pairs) {
     double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv, first = len_kv, end = 0, seen = 0;
     const struct model_mask *mask = work->usage ? work->usage->mask : NULL;
@@ -33,17 +33,17 @@ bool work_decode(struct work *work) {
     double rows = len_q * (double)(s->heads / s->kv_heads), q_tiles = work_cover(rows, k->block_m) * kv_heads, pairs;
     double seen = seen_keys(work, &pairs), out = k->dtype_out == dtype_fp32 ? 4 : 2;
     double columns = k->head_dim + (k->shared_kv == 1 ? 0 : k->head_dim_v); /* of K and V in memory */
-    double element = knobs_quantised(k) ? 1 : 2, scales = k->kv_scale == kv_scale_token ? 8 : 0; /* bytes; of a key */
+    double element = knobs_quantised(k) ? 1 : 2, scales = k->kv_scale == kv_scale_token ? 8 : 0; /* bytes; per key */
     double kv = kv_heads * len_kv * seen * (columns * element + scales);
     t->flops = 2.0 * (k->head_dim + k->head_dim_v) * rows * kv_heads * len_kv * pairs;
     t->bytes = rows * kv_heads * (k->head_dim * 2 + k->head_dim_v * out + 4) + kv;
-    /* Q tiles of one head are beside each other, so that K and V come from the L2 for all but the first, as far as they fit. */
+    /* Q tiles of one head run side by side, so all but the first read K and V from the L2, as far as they fit. */
     double again = fmax(0, work_cover(rows, k->block_m) - 1) * kv;
     double parts = 2 * fmin(gpu->multiprocessors, q_tiles * work_cover(len_kv, k->block_n));
     t->memory_bytes = t->bytes + again * fmax(0, 1 - gpu->l2 / fmax(1, kv / fmax(1, kv_heads))) +
                       parts * k->block_m * (k->head_dim_v + 2) * 8;
 
-    /* A round is a tile of each warp. */
+    /* A round is one tile per warp. */
     double warps = k->threads / 32.0, keys = k->block_n * warps, d = up(k->head_dim, 16), d_v = up(k->head_dim_v, 16);
     t->tensor = keys * k->block_m * 2 * (d + d_v) / gpu->mma;
     t->special = keys * k->block_m / gpu->softmax_three;
@@ -57,6 +57,6 @@ bool work_decode(struct work *work) {
     t->start = 4 * gpu->load_latency; /* Q, the first tile, the merge, the parts */
     t->useful = rows / fmax(1, up(rows, k->block_m)) * pairs / fmax(1e-9, seen);
     work->launches = 1;
-    work->extra_seconds = 2e-6; /* the second launch, which is short and close behind */
+    work->extra_seconds = 2e-6; /* the second launch, which is short and follows closely */
     return true;
 }

@@ -1,5 +1,5 @@
-/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be there once, with its unit, so that GHz is not taken for
-   Hz, and with its source, so that it can be checked. */
+/* gpu: a device file -> struct model_gpu. Every rate of rates.def must be present once, with its unit, so that GHz is
+   not taken for Hz, and with its source, so that it can be checked. */
 #include "embedded.h"
 #include "knob_text.h"
 #include "model.h"
@@ -146,7 +146,7 @@ bool model_gpu_find(const char *name, struct model_gpu *gpu) {
         struct diag diag = {0};
         size_t stem = strcspn(file->name, ".");
         if (!memmem(file->text, file->size, name, strlen(name)) && strncmp(file->name, name, stem) != 0)
-            continue; /* reading it would take a tenth of a millisecond */
+            continue; /* reading the file would take a tenth of a millisecond */
         bool found = model_gpu_read(&input, gpu, &diag) &&
                      (strcmp(gpu->name, name) == 0 || (strlen(name) == stem && memcmp(file->name, name, stem) == 0));
         diag_free(&diag);

@@ -1,4 +1,5 @@
-/* mask: an expression that says which keys a query sees -> which keys each slice of a sequence sees, at one shape. */
+/* mask: an expression that says which keys a query sees -> the keys that each slice of a sequence sees, for one
+   shape. */
 #include "formulas.h"
 #include "model.h"
 

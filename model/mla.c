@@ -1,19 +1,19 @@
-/* mla: V is the first columns of K, so a round loads one tile for both products. Its Q tile has heads of one query, and two
-   warpgroups share a tile: each has half of the columns of O, and every other S. */
+/* mla: V is the first columns of K, so a round loads one tile for both products. A Q tile has heads of one query. Two
+   warpgroups share a tile: each computes half of the columns of O, and every other S. */
 #include "work.h"
 
 #include <math.h>
 
-/* Clocks of shared memory in a round: both operands of S; V for each half of O, and P for the half that did not compute it. */
+/* Shared-memory clocks of a round: both operands of S; V for each half of O; P for the half that did not compute it. */
 static double shared_clocks(const struct work *work, double s_clocks, double o_clocks) {
     const struct knobs *k = work->knobs;
     double scores = (double)k->block_m * k->block_n, p_bytes = 2 * scores;
-    double v_reads = o_clocks * 64; /* bytes: 64 a clock of the tensor pipe, as flash_async reads K and V */
+    double v_reads = o_clocks * 64; /* bytes: 64 per clock of the tensor pipe, as flash_async reads K and V */
     return (s_clocks * (64 + 4096.0 / k->block_n) + v_reads + 2 * p_bytes) / work->gpu->shared;
 }
 
-/* Of two tiles, the softmax of the second is beside products of the first. That of the first is beside none: both warpgroups wait for
-   its P, the other one until it has come through shared memory. */
+/* In each pair of tiles, the softmax of the second overlaps with products of the first. That of the first overlaps with
+   nothing: both warpgroups wait for its P, and the other one waits until it has come through shared memory. */
 static double softmax_alone(const struct work *work) {
     const struct model_gpu *gpu = work->gpu;
     return (double)work->knobs->block_m * work->knobs->block_n / gpu->softmax_one + gpu->shared_latency;
@@ -48,12 +48,13 @@ bool work_mla(struct work *work) {
     t->resident = 1;
     t->blocks = gpu->multiprocessors;
     t->rounds = work_cover(q_tiles * work_cover(len_kv, k->block_n), t->blocks);
-    /* Runs begin anywhere, so a block has a part of a Q tile more than its share of them, unless each Q tile has blocks of its own. A
-       change waits for O to leave through the buffer of Q; its first and last product overlap with nothing. */
+    /* A run may begin at any tile, so a block has one part of a Q tile more than its share, unless each Q tile has
+       blocks of its own. A change of the Q tile waits until O has left through the buffer of Q; its first and last
+       product overlap with nothing. */
     double changes = 2 * q_tiles <= t->blocks ? 0 : q_tiles / t->blocks;
     t->start = gpu->async_start + changes * (gpu->async_stop + s_clocks + softmax_alone(work) + o_clocks);
     t->useful = group / fmax(1, work_cover(group, k->block_m) * k->block_m) * pairs;
     work->launches = 1;
-    work->extra_seconds = 2e-6; /* the second launch, which is short and close behind */
+    work->extra_seconds = 2e-6; /* the second launch, which is short and follows closely */
     return true;
 }

@@ -1,5 +1,5 @@
-/* mma: a round of flash_mma. Blocks beside each other on an SM share the tensor pipe, shared memory and the units of the
-   softmax; within a warp nothing overlaps, so what one block does not use the others have to. */
+/* mma: models one round of flash_mma. Co-resident blocks on an SM share the tensor pipe, shared memory and the softmax
+   units. Within a warp nothing overlaps, so only other blocks can use what one block leaves idle. */
 #include "work.h"
 
 static int up(int value, int to) { return (value + to - 1) / to * to; }
@@ -14,7 +14,7 @@ bool work_flash_mma(struct work *work) {
     double pairs = (double)k->block_m * k->block_n, d = up(k->head_dim, 16), d_v = up(k->head_dim_v, 16);
     double rescale = k->rescale == rescale_always ? k->block_m * d_v / 2 : 0;
 
-    /* Each warp reads K and V once for all its rows; Q, unless it is in registers, every round. */
+    /* Each warp reads K and V once for all its rows. It reads Q every round, unless Q is in registers. */
     bool tf32 = k->dtype == dtype_fp32;
     double bytes = tf32 ? 4 : 2, products = !tf32 ? 1 : k->precision == precision_tf32x3 ? 6 : 2; /* at half the rate */
     double warps = k->threads / 32.0, keys = k->block_n * (d + d_v) * bytes;

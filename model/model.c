@@ -1,5 +1,5 @@
-/* model: what a round of a block costs -> what a launch takes. The part that all kernels share: how many rounds there
-   are, how blocks fill the SMs and run out, what device memory moves, how far the clock drops. */
+/* model: the cost of a block's round -> the time of a launch. Has the part that all kernels share: the number of
+   rounds, how blocks fill the SMs and run out, the traffic of device memory, and how far the clock drops. */
 #include "work.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static const struct model_mask *mask_of(const struct work *work) {
     return mask && mask->slices > 0 ? mask : NULL;
 }
 
-/* Keys that the queries [begin, end) see; under a causal mask the last query and the last key are aligned. */
+/* Keys that the queries [begin, end) see. Under a causal mask the last query is aligned with the last key. */
 static struct range keys_of(const struct work *work, double begin, double end) {
     double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv;
     if (mask_of(work))
@@ -60,10 +60,10 @@ static struct range keys_of(const struct work *work, double begin, double end) {
 }
 
 struct rounds {
-    double mean, least, most; /* of a block */
+    double mean, least, most; /* per block */
 };
 
-/* Over the blocks of one head. Long sequences are sampled: the number of rounds grows evenly along them. */
+/* Counts over the blocks of one head. Long sequences are sampled: the number of rounds grows evenly along them. */
 static struct rounds count_rounds(const struct work *work) {
     enum { SAMPLES = 64 };
     double tiles = work_cover((double)work->shape->len_q, work->block_m);
@@ -80,7 +80,7 @@ static struct rounds count_rounds(const struct work *work) {
     return rounds;
 }
 
-/* Pairs of query and key that the mask leaves. */
+/* Pairs of query and key that the mask keeps. */
 static double seen_pairs(const struct work *work) {
     double len_q = (double)work->shape->len_q, len_kv = (double)work->shape->len_kv, seen = 0;
     const struct model_mask *mask = mask_of(work);
@@ -90,26 +90,26 @@ static double seen_pairs(const struct work *work) {
         return seen;
     if (work->knobs->mask != mask_causal)
         return len_q * len_kv;
-    double first = len_kv - len_q + 1; /* keys of the first query, perhaps none or fewer */
+    double first = len_kv - len_q + 1; /* keys of the first query; may be zero or negative */
     double skipped = first < 1 ? fmin(1 - first, len_q) : 0, rows = len_q - skipped;
     return rows * (fmax(first, 1) + len_kv) / 2;
 }
 
 /* --- filling the SMs ------------------------------------------------------------------------------------------------- */
 
-/* Clocks of one SM with `blocks` side by side, for `rounds` rounds: what they take from the SM adds up, what they wait
-   does not. */
+/* Clocks of one SM that runs `blocks` side by side for `rounds` rounds: their busy clocks add up, their waiting times
+   do not. */
 static double beside(const struct work *work, double blocks, double rounds) {
     const struct model_terms *t = work->terms;
     return blocks > 0 ? t->start + rounds * (blocks * work->busy + t->wait) : 0;
 }
 
-/* Blocks that stay: every SM gets as many items as the others, or one more. Where tiles differ, an item is a pair of a
-   long one and a short one, unless single tiles or their parts end sooner. */
+/* Persistent blocks: every SM gets as many items as the others, or one more. Where tiles differ, an item is a pair of a
+   long and a short one, unless single tiles or their parts end sooner. */
 static double deal_out(const struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
     double single = beside(work, 1, rounds.most), mean = beside(work, 1, rounds.mean);
-    /* The longest comes first, so a block is late by what it is longer. */
+    /* The longest tile comes first, so a block ends late by the amount that this tile is longer. */
     double clocks = work->block_start + (work_cover(t->blocks, work->sms) - 1) * mean + single;
     if (rounds.most > rounds.least && work->parts == 1)
         clocks = fmin(clocks, work->block_start + work_cover(t->blocks / 2, work->sms) * 2 * mean);
@@ -117,7 +117,7 @@ static double deal_out(const struct work *work, struct rounds rounds) {
     return clocks;
 }
 
-/* Clocks from the first block's start to the last one's end. */
+/* Clocks from the start of the first block to the end of the last one. */
 static double fill_multiprocessors(const struct work *work, struct rounds rounds) {
     struct model_terms *t = work->terms;
     if (work->stays)
@@ -125,7 +125,7 @@ static double fill_multiprocessors(const struct work *work, struct rounds rounds
     double sms = work->sms, slots = sms * t->resident;
     double full = floor(t->blocks / slots), left = t->blocks - full * slots;
     double clocks;
-    if (rounds.most > rounds.least) { /* blocks end one by one: what is left over at the end is what counts */
+    if (rounds.most > rounds.least) { /* blocks end one by one: only the remainder at the end counts */
         double share = t->blocks / slots;
         double spread = beside(work, t->resident, rounds.mean);
         double last = beside(work, t->resident, work->heaviest_first ? rounds.least : rounds.most) / 2;
@@ -141,7 +141,7 @@ static double fill_multiprocessors(const struct work *work, struct rounds rounds
 
 /* --- keys in parts --------------------------------------------------------------------------------------------------- */
 
-/* How many there are, decided as the launch does. */
+/* The number of parts, decided as the launch decides it. */
 static double count_parts(const struct model_gpu *gpu, const struct variant *variant, const struct shape *shape) {
     struct shape sizes = *shape;
     sizes.sm_count = (int64_t)gpu->multiprocessors;
@@ -173,11 +173,11 @@ static void count_bytes(const struct work *work) {
     double q = heads * (double)s->len_q * (d * element_bytes(k->dtype) + dv * element_bytes(k->dtype_out) + 4);
     double share = work->block_m > 0 ? seen_pairs(work) / fmax(1, (double)s->len_q * (double)s->len_kv) : 1;
     double passes = work->block_m > 0 ? work_cover((double)s->len_q, work->block_m) * heads / fmax(1, kv_heads) : 1;
-    /* Keys and values are read again by every Q tile; what does not fit the L2 comes from memory again, once for
-       the tiles of a head that run side by side. */
+    /* Every Q tile reads K and V again. What does not fit the L2 comes from memory again, once for the tiles of a head
+       that run side by side. */
     passes /= fmax(1, work->gpu->multiprocessors / heads);
     double missed = work->all_heads ? fmax(0, 1 - work->gpu->l2 / fmax(1, kv)) : 0;
-    if (k->family == family_attention_backward) { /* dO, dQ, dK and dV besides */
+    if (k->family == family_attention_backward) { /* dO, dQ, dK and dV in addition */
         q += q;
         kv += kv;
     }
@@ -240,18 +240,18 @@ bool model_predict(const struct model_gpu *gpu, const struct variant *variant, c
                         .sms = gpu->multiprocessors};
     *terms = (struct model_terms){.resident = 1, .bound = ""};
     bool backward =
-        variant->knobs.family == family_attention_backward; /* algorithms are called as in the forward pass */
+        variant->knobs.family == family_attention_backward; /* algorithms are named as in the forward pass */
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         work_function *find = backward ? work_backward : kernels[i].work;
         if (kernels[i].algorithm != variant->knobs.algorithm || !find(&work))
             continue;
         struct rounds rounds = {terms->rounds, terms->rounds, terms->rounds};
-        if (work.block_m > 0) { /* attention by tiles */
+        if (work.block_m > 0) { /* attention with tiles */
             double width = variant->knobs.head_dim + variant->knobs.head_dim_v;
             double pairs = seen_pairs(&work), heads = (double)full.batch * (double)full.heads;
             rounds = count_rounds(&work);
             terms->flops = 2 * width * pairs * heads;
-            if (backward) /* five products for two */
+            if (backward) /* five products instead of two */
                 terms->flops += 2 * (2.0 * variant->knobs.head_dim + variant->knobs.head_dim_v) * pairs * heads;
             double done = rounds.mean * work_cover((double)full.len_q, work.block_m) * work.block_m * work.block_n;
             terms->useful = done > 0 ? pairs / done : 0;

@@ -1,4 +1,4 @@
-/* work: what the models of all kernels compute with. */
+/* work: computations that the models of all kernels use. */
 #include "work.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static double least(double a, double b, double c) { return fmin(a, fmin(b, c)); 
 double work_resident(const struct work *work, double by_registers) {
     const struct model_gpu *gpu = work->gpu;
     double threads = fmax(32, work->variant->block_threads);
-    if (work->usage && work->usage->registers > 0) /* given out in units of 8 a thread */
+    if (work->usage && work->usage->registers > 0) /* allocated in units of 8 per thread */
         by_registers = floor(gpu->registers / (threads * 8 * work_cover(work->usage->registers, 8)));
     double fit = least(floor(gpu->shared_size / (work->variant->shared_bytes + gpu->shared_reserved)),
                        floor(gpu->threads / threads), by_registers);

@@ -1,5 +1,5 @@
-/* work: what the models of all kernels share. The file of a kernel computes what a round of a block costs, and model.c what that
-   makes of a launch. */
+/* work: what the models of all kernels share. The file of a kernel computes the cost of a block's round; model.c turns
+   it into the time of a launch. */
 #ifndef ATTILE_MODEL_WORK_H
 #define ATTILE_MODEL_WORK_H
 
@@ -13,31 +13,32 @@ struct work {
     const struct shape *shape;
     struct model_terms *terms;
 
-    /* What a kernel's function finds out, besides terms: tensor .. start, resident, blocks. */
-    int block_m, block_n; /* queries and keys of a tile; a shape's queries are cut into blocks of block_m */
-    double busy;     /* clocks that a round of a block takes from the SM: k blocks side by side take k times that */
-    double parts;    /* that the keys of a Q tile are split into */
+    /* What a kernel's function computes, in addition to terms: tensor .. start, resident, blocks. */
+    int block_m, block_n; /* queries and keys of a tile; the queries of a shape are cut into blocks of block_m */
+    double busy;     /* clocks that a round of a block takes from the SM: k blocks side by side take k times as many */
+    double parts;    /* number of parts that the keys of a Q tile are split into */
     double launches; /* kernels started one after the other */
-    double extra_seconds; /* that a launch takes besides */
+    double extra_seconds; /* that a launch takes in addition */
     double extra_bytes;   /* that device memory moves besides Q, K, V and O */
-    double sms;           /* SMs, or groups of them that work on a tile together */
-    bool stays;           /* one block an SM does several tiles, dealt out evenly */
-    double block_start;   /* clocks that such a block needs once; terms.start is then for each of its tiles */
-    bool heaviest_first;  /* blocks with most rounds start first */
+    double sms;           /* SMs, or groups of SMs that work on a tile together */
+    bool stays;           /* persistent: one block per SM processes several tiles, distributed evenly */
+    double block_start;   /* clocks that a persistent block needs once; terms.start is then for each of its tiles */
+    bool heaviest_first;  /* blocks with the most rounds start first */
     bool all_heads;       /* blocks of all heads run side by side: their keys and values share the L2 */
 };
 
-/* One function a kernel; false when it knows nothing of these knobs. */
+/* One function per kernel; it returns false if it cannot model these knobs. */
 _Static_assert(DERIVED_COUNT <= 32, "work_has takes a bit for every derived value");
 
 typedef bool work_function(struct work *work);
 work_function work_flash_async, work_flash_mma, work_decode, work_mla, work_flash_tiled, work_row_by_row,
     work_materialized, work_softmax, work_merge, work_append, work_backward;
 
-/* Sum of `clocks` over units that work at once: the busiest decides, the more so the higher the exponent. */
+/* Combines `clocks` of units that work at the same time: the slowest dominates, the more so the higher the exponent. */
 double work_overlap(const double *clocks, int count, double exponent);
 
-/* Has the template these lets (bit DERIVED_... set)? One from elsewhere may do the same by other means. */
+/* True if the template has these lets (bit DERIVED_... set). A template from elsewhere may do the same by other
+   means. */
 static inline bool work_has(const struct work *work, unsigned lets) {
     for (int i = 0; i < DERIVED_COUNT; i++)
         if (lets >> i & 1 && work->variant->derived[i] == DERIVED_NONE)
@@ -45,10 +46,11 @@ static inline bool work_has(const struct work *work, unsigned lets) {
     return true;
 }
 
-/* Blocks that fit an SM at a time: by shared memory, threads, and registers, of which so many fit where usage does not say. */
+/* Blocks that fit on an SM at a time, limited by shared memory, threads and registers. `by_registers` blocks fit the
+   registers if usage does not say. */
 double work_resident(const struct work *work, double by_registers);
 
-/* Blocks of the last launch, by the template's own formula. */
+/* Blocks of the last launch, from the template's own formula. */
 double work_grid(const struct work *work);
 
 static inline double work_cover(double size, double part) {

@@ -96,7 +96,7 @@ static struct tensor cache(const char *name, const struct att_tensor *from, cons
             {dim_name, NULL, dim, 1}}};
 }
 
-/* A list on the device, of `element` bytes each. */
+/* An array on the device with elements of `element` bytes. */
 static struct tensor list(const char *name, const void *data, int element, const char *of, int64_t extent) {
     return (struct tensor){.name = name, .data = data, .element = element, .dims = 1, .dim = {{of, NULL, extent, 1}}};
 }
@@ -110,7 +110,7 @@ static struct tensor table(const char *name, const void *data, const char *rows_
                            .dim = {{rows_name, stride_name, rows, stride}, {of, NULL, extent, 1}}};
 }
 
-/* Strides that are all 0 mean contiguous. A power of two, in elements, divides the address and all strides of `tensor`. */
+/* The largest power of two, in elements, that divides the address and all strides of `tensor`. */
 static int aligned(const struct tensor *tensor) {
     uint64_t bits = (uint64_t)(uintptr_t)tensor->data / (uint64_t)tensor->element;
     for (int i = 0; i + 1 < tensor->dims; i++)
@@ -145,7 +145,7 @@ static void add_scale(const struct knobs *knobs, const struct att_append_args *a
             *scale->head = rows;
             *scale->batch = s->kv_heads * rows; /* both fit an int */
         }
-        /* rows may lie apart, unlike the last dimension of other tensors: numbers of one element */
+        /* rows may lie apart, unlike the last dimension of other tensors: each is an array of one number */
         add(out, (struct tensor){.name = scale->name,
                                  .data = scale->data,
                                  .element = (int)sizeof(float),
@@ -178,7 +178,7 @@ static void add_places(const struct knobs *knobs, const struct att_append_args *
     if (knobs->page_table == page_table_table) {
         add(out, table("page_table", args->page_table, "batch", s->batch, "page_table_row_stride", table_stride,
                        "pages of a sequence", (s->len_kv + knobs->page_size - 1) / knobs->page_size));
-    } else { /* how many page numbers there are is known on the device alone */
+    } else { /* only the device knows how many page numbers there are */
         add(out, list("page_indptr", args->page_indptr, (int)sizeof(int32_t), "batch + 1", s->batch + 1));
         add(out, list("page_indices", args->page_indices, (int)sizeof(int32_t), "page numbers", s->len_kv > 0));
     }
@@ -242,9 +242,9 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
                                    .len_kv = (int)s->len_kv,
                                    .pages = (int)args->pages,
                                    .rope_rows = (int)args->rope_rows};
-    s->heads = p->heads; /* what the grid is made for */
+    s->heads = p->heads; /* the grid is computed from it */
 
-    /* Inputs first: outputs are compared with the tensors before them. */
+    /* Inputs first: the check compares outputs with the tensors before them. */
     int q = out->tensors, k, v, k_cache, k_scale;
     if (queries)
         add(out, tokens("q", &args->q, knobs, s, "heads", s->heads, "head_dim", knobs->head_dim));
@@ -264,7 +264,7 @@ enum att_status append_read(const struct knobs *knobs, const struct att_append_a
             add(out, tokens("q_out", &args->q_out, knobs, s, "heads", s->heads, "head_dim", knobs->head_dim));
         q_out->element = element_size(knobs->dtype_out);
         q_out->output = q_out->in_place = true;
-        if (args->q_out.data == args->q.data) /* it may be a part of one array with them, as it was before */
+        if (args->q_out.data == args->q.data) /* q_out may interleave with k and v in one array, as q did */
             q_out->beside = 1u << k | 1u << v;
     }
     k_cache = out->tensors;

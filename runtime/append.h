@@ -1,4 +1,4 @@
-/* append: the arguments of family append_kv, checked and turned into what its kernel is told. */
+/* append: checks the arguments of family append_kv and converts them to the parameters of its kernel. */
 #ifndef ATTILE_APPEND_H
 #define ATTILE_APPEND_H
 
@@ -9,8 +9,8 @@ enum att_status append_read_sizes(const struct knobs *knobs, const struct att_ap
 enum att_status append_read(const struct knobs *knobs, const struct att_append_args *args, struct arguments *out,
                             struct failure *failure);
 
-/* Check the numbers of cu_seqlens_q and lengths_kv, which are in host memory here; after append_read. Slots and page numbers may be
-   anything: a token that has no place is not written. */
+/* Checks the numbers of cu_seqlens_q and lengths_kv, which are in host memory here; call it after append_read. Slots
+   and page numbers may have any value: a token without a place is not written. */
 enum att_status append_check(const struct knobs *knobs, const struct att_append_args *args, const struct shape *shape,
                              struct failure *failure);
 

@@ -25,7 +25,7 @@ static enum att_status check_family(const struct knobs *knobs, enum att_family f
 
 /* --- attention_forward ------------------------------------------------------------------------------------------- */
 
-/* What the kernel has for constants. */
+/* Checks the sizes that the kernel has as constants. */
 static enum att_status check_fixed(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
     for (int i = 0; i < FIXED_SIZES; i++) {
         int fixed = knob_get(knobs, fixed_sizes[i].knob);
@@ -71,12 +71,12 @@ static struct tensor tensor_4d(const char *name, const struct att_tensor *from, 
         tensor.dim[i].name = names[i];
         tensor.dim[i].extent = extents[i];
     }
-    if (knobs->layout == layout_ragged && extents[0] == 1) /* packed: there is no such dimension */
+    if (knobs->layout == layout_ragged && extents[0] == 1) /* packed: this dimension does not exist */
         tensor.dim[0].step = 0;
     return tensor;
 }
 
-/* The dimensions of Q, K, V and O, and so of their gradients: what they are called, and how large they are. */
+/* Names and sizes of the dimensions of Q, K, V and O, and so of their gradients. */
 struct attention_dims {
     const char *q_names[4], *k_names[4], *v_names[4], *o_names[4];
     int64_t q[4], k[4], v[4], o[4];
@@ -114,14 +114,14 @@ static struct tensor tensor_lse(const float *data, int64_t *batch_stride, int64_
                                    {"len_q", NULL, shape->len_q, 1}}};
 }
 
-/* 0 is the default, ATT_SCALE_ZERO is 0. */
+/* 0 means the default, ATT_SCALE_ZERO means 0. */
 static float scale_of(const struct knobs *knobs, float scale) {
     if (scale != 0)
         return scale;
     return signbit(scale) ? 0 : (float)(1 / sqrt(knobs->head_dim));
 }
 
-/* V as the kernel has it: with shared_kv in K, so that `v` is null or says the same place. */
+/* Reads V as the kernel sees it: with shared_kv it lies in K, and `v` must be null or describe the same place. */
 static enum att_status read_values(const struct knobs *knobs, const struct att_attention_args *args,
                                    struct att_tensor *v, struct failure *failure) {
     const struct att_tensor *k = &args->k;
@@ -141,7 +141,7 @@ static enum att_status read_values(const struct knobs *knobs, const struct att_a
         k->head_stride, k->row_stride);
 }
 
-/* Q, K, V, O and LSE; the last two are outputs of the forward pass, and inputs of the backward pass. */
+/* Reads Q, K, V, O and LSE; the last two are outputs of the forward pass, and inputs of the backward pass. */
 static enum att_status read_attention_tensors(const struct knobs *knobs, const struct att_attention_args *args,
                                               struct arguments *out, struct extents *extents, struct failure *failure) {
     if (read_attention_sizes(knobs, args, &out->shape, failure) != ATT_OK)
@@ -205,7 +205,7 @@ static enum att_status read_attention_tensors(const struct knobs *knobs, const s
     return new_tokens_read(knobs, args, extents, out, failure);
 }
 
-/* Members that only some problems have, in their order; each stands up to the next, the last one up to the end. */
+/* Members that only some problems have, in their order; each extends to the next one, the last one to the end. */
 static bool has_sequences(const struct knobs *knobs) { return knobs->layout > layout_dense; }
 static bool has_dropout(const struct knobs *knobs) { return knobs->dropout > 0; }
 static bool has_scales(const struct knobs *knobs) { return knobs->kv_scale > kv_scale_none; }

@@ -1,4 +1,4 @@
-/* arguments: what a caller passes to att_launch, checked and turned into what a kernel is told. */
+/* arguments: checks what a caller passes to att_launch and converts it to the parameters of a kernel. */
 #ifndef ATTILE_ARGUMENTS_H
 #define ATTILE_ARGUMENTS_H
 
@@ -19,7 +19,7 @@ struct tensor {
     const void *data;
     int element; /* bytes */
     bool output;
-    bool in_place;   /* an output that may be exactly the input before it */
+    bool in_place;   /* an output that may coincide with the input before it */
     unsigned beside; /* bit i: an output that may interleave with tensor i, as views of one array do */
     int dims;
     struct {
@@ -27,15 +27,15 @@ struct tensor {
         const char *stride; /* of the stride: "row_stride" */
         int64_t extent, step;
     } dim[TENSOR_DIMS];
-    uintptr_t begin, end; /* bytes it touches, set by the check; equal when it has no elements */
+    uintptr_t begin, end; /* bytes it touches, set by the check; equal if it has no elements */
 };
 
 struct arguments {
     struct shape shape;
     bool empty;            /* nothing to compute */
-    int tensors, memories; /* of the arrays at the end */
+    int tensors, memories; /* lengths of the arrays at the end */
     int family;
-    size_t params_begin, params_size; /* of what the kernel is given, in params */
+    size_t params_begin, params_size; /* bytes of params that the kernel is given */
     union {
         struct attention_params attention;
         struct softmax_params softmax;
@@ -44,39 +44,39 @@ struct arguments {
         struct append_kv_params append;
     } params;
 
-    /* Elements behind the last one hold anything: a launch does not clear 5 KB that it does not read. */
+    /* Elements past the counts are uninitialised: a launch does not clear 5 KB that it does not read. */
     struct tensor tensor[ARGUMENT_TENSORS];
-    struct memory { /* of the tensors that mask and score read (formula_args.h), and of their gradients */
+    struct memory { /* memory of the tensors that mask and score read (formula_args.h), and of their gradients */
         const char *name;
         uintptr_t begin, end;
     } memory[2 * FORMULA_PARAMS];
 };
 
-/* Of a family that has masks and scores, what it shares with attention_forward: what a caller passes, and what a kernel
-    is told of it, with its bytes. Null of other families. */
+/* The part that families with masks and scores share with attention_forward: the caller's arguments, the parameters of
+   the kernel, and their size in bytes. Null for other families. */
 const struct att_attention_args *arguments_attention_args(int family, const struct att_args *args);
 struct attention_params *arguments_attention(struct arguments *arguments);
 size_t arguments_attention_size(const struct arguments *arguments);
 
-/* Bytes of an element of a dtype, or of a dtype_kv. */
+/* Bytes of an element, by its dtype or dtype_kv. */
 int element_size(int dtype);
 
-/* Is every size of the family one that shapes.def and kernels allow? */
+/* Checks that every size of the family is one that shapes.def and kernels allow. */
 enum att_status arguments_check_sizes(const struct shape *shape, int family, struct failure *failure);
 
-/* Check the sizes alone and set the shape: enough for att_workspace_size. */
+/* Checks the sizes alone and sets the shape: enough for att_workspace_size. */
 enum att_status arguments_read_sizes(const struct knobs *knobs, const struct att_args *args, struct shape *shape,
                                      bool *empty, struct failure *failure);
 
-/* Check everything but the workspace, and fill the parameters. */
+/* Checks everything but the workspace, and fills the parameters. */
 enum att_status arguments_read(const struct knobs *knobs, const struct att_args *args, struct arguments *arguments,
                                struct failure *failure);
 
-/* The parameters that the kernel of these knobs has: its struct leaves out members of problems that are not its own. Moves what
-   is left together, as the last step before a launch. Returns how many bytes they take. */
+/* Packs the parameters for the kernel of these knobs: its struct omits members that belong to other problems. Moves the
+   remaining members together, as the last step before a launch. Returns their size in bytes. */
 size_t arguments_pack(const struct knobs *knobs, struct attention_params *params);
 
-/* Check that the workspace has `bytes` bytes, is aligned, and is no memory of a tensor. */
+/* Checks that the workspace has `bytes` bytes, is aligned, and overlaps no tensor. */
 enum att_status arguments_check_workspace(const struct arguments *arguments, const struct att_args *args, size_t bytes,
                                           struct failure *failure);
 

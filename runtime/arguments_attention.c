@@ -1,4 +1,4 @@
-/* arguments_attention: the members that the families of attention have in common, wherever a family keeps them. */
+/* arguments_attention: the members that the attention families have in common, wherever a family keeps them. */
 #include "arguments.h"
 
 #include <stddef.h>

@@ -6,7 +6,7 @@
 
 int element_size(int dtype) { return dtype == dtype_fp32 ? 4 : dtype <= dtype_bf16 ? 2 : 1; }
 
-/* Kernels hold most sizes in an int, and step through them by a tile: the last step must not overflow. */
+/* Kernels hold most sizes in an int and advance by a tile: the last step must not overflow. */
 enum { SIZE_MOST = INT_MAX - 1023 };
 
 static enum att_status check_size(enum shape_id id, int64_t value, int64_t most, struct failure *failure) {

@@ -1,7 +1,8 @@
-/* attile: generates, compiles and caches attention kernels for exactly the problem at hand.
+/* attile: generates, compiles and caches attention kernels, each specialised for one problem.
 
-   What it does: turns a problem ("attention_forward, bf16, head_dim 96, causal") into a CUDA kernel, on the GPU through
-   NVRTC and the driver (both opened at run time) or on this CPU through the C++ compiler, and launches it.
+   What it does: turns a problem ("attention_forward, bf16, head_dim 96, causal") into a CUDA kernel and launches it. A
+   GPU kernel is compiled with NVRTC and loaded through the driver (both opened at run time). A host kernel is compiled
+   for this CPU with the C++ compiler.
    What it does not do: manage your memory, pick your stream, link against CUDA, print, exit or abort.
 
        att_session *session;
@@ -15,12 +16,12 @@
        att_launch(kernel, &args, stream);
        att_close(session);
 
-   Sizes: a struct whose first member is `size` may grow at its end in later versions. The caller sets `size` to the sizeof of the
-   struct; calls without it are refused. att_tensor and att_param never change.
-   Threads: a session and its kernels may be used from many threads at once, att_close excepted.
-   Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for the
-   host device CXX, PATH, LD_LIBRARY_PATH, TMPDIR; none when the process is set-user-ID. Nothing else: programs that the
-   library starts see PATH, HOME, LD_LIBRARY_PATH and a TMPDIR of their own. */
+   Sizes: a struct whose first member is `size` may grow at its end in later versions. The caller sets `size` to the
+   sizeof of the struct; the library refuses calls without it. att_tensor and att_param never change.
+   Threads: many threads may use a session and its kernels at once, except for att_close.
+   Environment read: ATTILE_CACHE_DIR, ATTILE_TUNED, XDG_CACHE_HOME, HOME, ATTILE_NVRTC, CUDA_HOME, CUDA_PATH, and for
+   the host device CXX, PATH, LD_LIBRARY_PATH, TMPDIR; none if the process is set-user-ID. Nothing else is read.
+   Programs that the library starts see PATH, HOME, LD_LIBRARY_PATH and a TMPDIR of their own. */
 #ifndef ATTILE_H
 #define ATTILE_H
 
@@ -92,9 +93,11 @@ struct att_options {
     int no_disk_cache;        /* 1 = keep compiled kernels in memory only */
     uint64_t cache_limit;     /* bytes on disk; 0 = 1 GiB; least recently used entries are dropped first */
     const char *template_dir; /* null = the templates built into the library */
-    /* A file of measured schedules, which precedes the built-in ones, or a lock file (docs/tuned.md); null = ATTILE_TUNED. */
+    /* A file of measured schedules, which takes precedence over the built-in ones, or a lock file (docs/tuned.md);
+       null = ATTILE_TUNED. */
     const char *tuned_table;
-    /* Null-terminated list, searched before compiling; the kernels must outlive the session. Null = none. */
+    /* Null-terminated list of bundles, searched before compiling. The bundles and their kernels must outlive the
+       session. Null = none. */
     const struct att_bundle *const *bundles;
     enum att_host_mode host_mode;
     uint64_t host_seed; /* 0 = round-robin; else a random schedule of threads, the same for the same seed */
@@ -103,57 +106,61 @@ struct att_options {
     void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
 
-    /* 1 = att_find of an attention_forward problem without a schedule does not wait for its kernel to be compiled. It returns one
-       that compiles in a tenth of the time and runs many times as long, and a thread of the session compiles the best one.
-       att_find returns that one as soon as it is ready, so find again now and then. The two kernels round differently. Kernels
-       in a bundle or on disk are returned at once. att_close waits for a compile in progress. */
+    /* 1 = for an attention_forward problem without a schedule, att_find does not wait for the best kernel to be
+       compiled. It returns a kernel that compiles in a tenth of the time but runs many times as long, and a thread of
+       the session compiles the best one. att_find returns the best kernel once it is ready, so call it again from time
+       to time. The two kernels round differently. Kernels in a bundle or on disk are returned at once. att_close waits
+       for a compile in progress. */
     int64_t quick_first;
 };
 
-/* Open a session. Null options are all defaults. On failure *session is still set (unless memory ran out, then null),
-   so that att_message can be read; close it in any case. Starts no compiler. */
+/* Opens a session. Null options mean all defaults. On failure *session is still set, so that att_message can be read
+   (it is null only if memory ran out); close it in any case. Starts no compiler. */
 ATT_API enum att_status att_open(const struct att_options *options, att_session **session);
 
-/* Wait for running kernels, then release everything that the session holds. Accepts null. */
+/* Waits for running kernels, then releases everything that the session holds. Accepts null. */
 ATT_API void att_close(att_session *session);
 
-/* The full text of this thread's last failure in this session; "" when there was none. Valid until the thread's next
-   failure or att_close. */
+/* Returns the full text of this thread's last failure in this session; "" if there was none. Valid until the thread's
+   next failure or att_close. */
 ATT_API const char *att_message(const att_session *session);
 
 /* --- kernels --------------------------------------------------------------------------------------------------- */
 
-/* Find or build the kernel for a problem.
+/* Finds or builds the kernel for a problem.
 
    problem   knobs that say what is computed, written as in a spec: "family=attention_forward dtype=bf16 head_dim=96
              mask=causal" (name=value or name: value; spaces, commas and newlines separate). Field reference:
              specs/README.md. Expressions are quoted: "... mask='k <= q and q - k < window' params='window: int'"
-             (docs/expressions.md). Knobs left out have their defaults. Hints about later launches may be given as well,
-             and guide the choice of the schedule: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024"; default: long
-             sequences) and alignment, a number of bytes that divides the addresses and strides of all tensors.
-   schedule  knobs that say how, in the same form, or null to let the library choose (docs/tuned.md).
+             (docs/expressions.md). Omitted knobs have their defaults. The text may also give hints about later
+             launches, which guide the choice of the schedule: sizes ("batch=4 heads=16 len_q=1024 len_kv=1024";
+             default: long sequences) and alignment, a number of bytes that divides the addresses and strides of all
+             tensors.
+   schedule  knobs that say how it is computed, in the same form, or null to let the library choose (docs/tuned.md).
 
-   Any sizes may be launched, whatever the hints. The fastest kernels require addresses and strides that are multiples of 16
-   bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that takes them. The default is 16.
+   Launches may have any sizes, whatever the hints. The fastest kernels require addresses and strides that are multiples
+   of 16 bytes, and att_launch refuses others; alignment=1 (or 2, 4, 8) finds a kernel that accepts them. The default is
+   16.
 
-   Without a schedule and without hints of all sizes, launches of few queries, of few Q tiles and of short sequences take kernels of
-   their own, as hints of their sizes would have found. Each is compiled when a launch first takes it, or by att_prepare. What the
-   functions below say of the kernel holds for the one that was found.
+   Without a schedule and without hints of all sizes, launches with few queries, with few Q tiles and with short
+   sequences use kernels of their own, the same ones that hints of their sizes would have found. Each is compiled when a
+   launch first uses it, or by att_prepare. What the functions below say about the kernel holds for the one that was
+   found.
 
-   The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel. The
-   call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule, a bundle supplies
-   its first kernel for that problem. */
+   The kernel is chosen once for a problem and schedule, and compiled at most once; later calls return the same kernel.
+   The call looks in memory, then in bundles, then on disk, and then compiles. For a problem without a schedule, a
+   bundle supplies its first kernel for that problem. */
 ATT_API enum att_status att_find(att_session *session, const char *problem, const char *schedule, att_kernel **kernel);
 
-/* Release a kernel that att_find returned, for programs that use many kernels one after another. A kernel that has been released
-   as often as it was found must not be used any more. The session keeps the last 64 released kernels loaded, in case they are
-   found again, and unloads the others after waiting for the device, but not during graph capture, nor while a graph holds the
-   kernel. Without this call kernels stay loaded until att_close. Accepts null. */
+/* Releases a kernel that att_find returned, for programs that use many kernels one after another. Once a kernel has
+   been released as often as it was found, it must not be used any more. The session keeps the last 64 released kernels
+   loaded, in case they are found again. It unloads the others after waiting for the device, but not during graph
+   capture, nor while a graph holds the kernel. Without this call kernels stay loaded until att_close. Accepts null. */
 ATT_API void att_release(att_kernel *kernel);
 
-/* Load the kernel onto the device now; the driver would do so at the first launch. Of a kernel found without sizes, compile and
-   load those that launches of some sizes take, side by side in as many threads as there are processors. Call it before graph
-   capture and before measuring memory. Idempotent. */
+/* Loads the kernel onto the device now; otherwise the driver does so at the first launch. For a kernel found without
+   sizes, also compiles and loads the kernels that launches of some sizes use, in parallel, with as many threads as
+   there are processors. Call it before graph capture and before measuring memory. Idempotent. */
 ATT_API enum att_status att_prepare(att_kernel *kernel);
 
 ATT_API const char *att_kernel_name(const att_kernel *kernel);   /* an identifier with every knob in it */
@@ -162,22 +169,22 @@ ATT_API const char *att_kernel_source(const att_kernel *kernel); /* the emitted 
 /* What the compiler reports. -1 = not known (host device). */
 struct att_kernel_info {
     size_t size;             /* sizeof(struct att_kernel_info), set by the caller */
-    int registers;           /* of a thread, the most of all entries */
-    int spill_bytes;         /* of a thread, stores and loads of all entries */
-    int shared_bytes;        /* of a block, the most of all entries */
-    int threads;             /* of a block, the most of all entries */
+    int registers;           /* per thread, maximum over all entries */
+    int spill_bytes;         /* per thread, stores and loads of all entries */
+    int shared_bytes;        /* per block, maximum over all entries */
+    int threads;             /* per block, maximum over all entries */
     int launches;            /* kernels that one att_launch starts */
     int instructions;        /* of all entries; -1 = not known */
     uint64_t binary_size;    /* bytes */
-    double compile_seconds;  /* 0 when it came from a cache or a bundle */
-    double compiler_seconds; /* time of the compiler when the kernel was made, now or earlier; -1 = not known */
+    double compile_seconds;  /* 0 if it came from a cache or a bundle */
+    double compiler_seconds; /* compiler time when the kernel was made, now or earlier; -1 = not known */
     const char *from;        /* "compiler", "disk" or "bundle" */
 };
 ATT_API enum att_status att_kernel_describe(const att_kernel *kernel, struct att_kernel_info *info);
 
-/* Explains, in a text for people, which variant is chosen for the problem and why, or why there is none (which the status
-   also says). Writes up to `size` bytes to `text`, including the final NUL, and the size of the whole text to *needed unless
-   that is null. Compiles nothing. */
+/* Explains in prose which variant is chosen for the problem and why, or why there is none (which the status also says).
+   Writes up to `size` bytes to `text`, including the final NUL. Unless `needed` is null, writes the size of the whole
+   text to *needed. Compiles nothing. */
 ATT_API enum att_status att_explain(att_session *session, const char *problem, const char *schedule, char *text,
                                     size_t size, size_t *needed);
 
@@ -185,15 +192,15 @@ ATT_API enum att_status att_explain(att_session *session, const char *problem, c
 
 /* A tensor of up to four dimensions in device memory. Strides are in elements and not negative; the last dimension is
    contiguous. Inputs may repeat (stride 0); elements of an output must not share memory. A tensor without elements may
-   be null. Addresses are multiples of one element. The fastest kernels require addresses and strides of q, k, v and o that
-   are multiples of 16 bytes; alignment=1 in the problem finds one that does not (att_find). */
+   be null. Addresses are multiples of the element size. The fastest kernels require that addresses and strides of q, k,
+   v and o are multiples of 16 bytes; alignment=1 in the problem finds a kernel that does not (att_find). */
 struct att_tensor {
     void *data;
     int64_t batch_stride, head_stride, row_stride;
 };
 
-/* A parameter of a mask or a score, by the name under which the problem declares it (params="window: int, slope:
-   float[heads]"); knob sinks takes the tensor "sinks", float[heads]. */
+/* A parameter of a mask or a score, identified by the name under which the problem declares it (params="window: int,
+   slope: float[heads]"). Knob sinks requires the tensor "sinks", float[heads]. */
 enum att_param_type {
     ATT_PARAM_BOOL = 1, /* in a tensor: bytes, anything but 0 is true */
     ATT_PARAM_INT,      /* int32_t */
@@ -202,29 +209,28 @@ enum att_param_type {
     ATT_PARAM_BF16
 };
 
-/* A stride of 0 where all strides are 0, which would mean contiguous: one number for a whole tensor. */
+/* Means a stride of 0. Needed where all strides are 0, which would mean contiguous: one number for a whole tensor. */
 #define ATT_REPEAT INT64_MIN
 
 struct att_param {
     const char *name;
     enum att_param_type type; /* as declared; "float" is FP32 */
-    double number;            /* of a scalar; an int in -2^30 to 2^30 */
-    const void *data;         /* of a tensor, in device memory; read only */
+    double number;            /* value of a scalar; an int in -2^30 to 2^30 */
+    const void *data;         /* elements of a tensor, in device memory; read only */
     int64_t size[4];          /* elements of each dimension, as declared */
     int64_t stride[4];        /* in elements, not negative; 0 or ATT_REPEAT repeats; all 0 = contiguous */
 };
 
-/* A scale of 0: all keys that a query sees have the same P, and O is the mean of their V. */
+/* Means a scale of 0: all keys that a query sees have the same P, and O is the mean of their V. */
 #define ATT_SCALE_ZERO (-0.0f)
 
-/* Query head h reads key and value head h / (heads / kv_heads). Where a query sees no key, its row of O is 0 and its LSE
-   -inf. */
+/* Query head h reads K/V head h / (heads / kv_heads). If a query sees no key, its row of O is 0 and its LSE is -inf. */
 struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T + mask) V */
     struct att_tensor q;    /* (batch, heads, len_q, head_dim) */
     struct att_tensor k;    /* (batch, kv_heads, len_kv, head_dim) */
     struct att_tensor v;    /* (batch, kv_heads, len_kv, head_dim_v) */
     struct att_tensor o;    /* (batch, heads, len_q, head_dim_v); must not overlap the inputs */
-    float *lse;             /* (batch, heads, len_q) natural logarithm of the row sums; null = not wanted */
+    float *lse;             /* (batch, heads, len_q) natural logarithm of the row sums; null = not computed */
 
     int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
     int64_t batch, heads;                      /* at least 1 */
@@ -236,7 +242,7 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     const struct att_param *params; /* one for each declared parameter, in any order; null when there is none */
 
     /* Per-sequence lengths: problem knobs layout and page_size (docs/serving.md). len_q and len_kv above are then the
-       maximum of any sequence. These arrays are int32 in device memory; null where the layout has none. On a GPU the
+       maximum over all sequences. These arrays are int32 in device memory; null where the layout has none. On a GPU the
        launch call does not read them, so they may change between replays of a graph; the host device checks them.
 
        padded   lengths_kv; tensors as above.
@@ -253,35 +259,36 @@ struct att_attention_args { /* family attention_forward: O = softmax(scale Q K^T
     int64_t page_table_row_stride; /* 0 = contiguous */
     const int32_t *page_indptr;    /* (batch + 1): where the page numbers of each sequence begin in page_indices */
     const int32_t *page_indices;   /* page numbers, one sequence after the other */
-    int64_t pages;                 /* of k and of v; page numbers are smaller */
+    int64_t pages;                 /* in k and in v; all page numbers are smaller */
     int64_t total_q, total_kv;     /* rows of the packed tensors, at least as many as the sequences have */
 
-    /* Problem knob dropout=1 (docs/dropout.md): each weight P is dropped with this probability after the softmax, and the others
-       are divided by 1 - dropout_p. The backward pass takes the same numbers as the forward pass. All 0 without the knob. */
-    float dropout_p; /* in [0, 1); rounded to a multiple of 2^-16, 1 - 2^-16 at most */
+    /* Problem knob dropout=1 (docs/dropout.md): after the softmax, each weight P is dropped with this probability, and
+       the others are divided by 1 - dropout_p. The backward pass takes the same numbers as the forward pass. All 0
+       without the knob. */
+    float dropout_p; /* in [0, 1); rounded to a multiple of 2^-16, at most 1 - 2^-16 */
     uint64_t dropout_seed;
-    uint64_t dropout_offset; /* a launch takes batch * heads numbers from here on: add as many for the next one */
-    /* Seed and offset in device memory instead of those two, 8-byte aligned; null = those two. The host does not read them,
-       so they may change between replays of a graph. */
+    uint64_t dropout_offset; /* a launch uses batch * heads numbers from here on: add as many for the next one */
+    /* Seed and offset in device memory instead of the two fields above, 8-byte aligned; null = use those. The host does
+       not read them, so they may change between replays of a graph. */
     const uint64_t *dropout_state;
 
-    /* 8-bit K and V: an element times its scale is the number that it represents. Finite numbers in device memory, by problem
-       knob kv_scale: tensor: one; head: (kv_heads); token: like k and v without their last dimension, with these strides, in
-       elements, all 0 = contiguous. Null with kv_scale=none. */
+    /* 8-bit K and V: an element times its scale is the number that it represents. Scales are finite numbers in device
+       memory. Shape by problem knob kv_scale: tensor: one number; head: (kv_heads); token: like k and v without their
+       last dimension, with the strides below, in elements, all 0 = contiguous. Null with kv_scale=none. */
     const float *k_scale, *v_scale;
     int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 
-    /* Problem knob append=1: K and V of the queries' own tokens, as family append_kv takes them (docs/serving.md). The launch writes
-       them into the cache, which is k and v, as the last keys of each sequence; lengths_kv include them. With knob rope it
-       rotates K on the way, and Q in registers: q is only read. A token whose position or page is outside the cache is not
-       written. Null and 0 without the knobs. */
+    /* Problem knob append=1: K and V of the queries' own tokens, as in family append_kv (docs/serving.md). The launch
+       writes them into the cache (k and v) as the last keys of each sequence; lengths_kv include them. With knob rope
+       it rotates K before writing it, and Q in registers: q is only read. A token whose position or page is outside the
+       cache is not written. Null and 0 without the knobs. */
     struct att_tensor k_new;          /* (batch, kv_heads, len_q, head_dim), packed as q is */
     struct att_tensor v_new;          /* (batch, kv_heads, len_q, head_dim_v) */
     float rope_base;                  /* rope_from=base; 0 = 10000 */
     const float *rope_cos, *rope_sin; /* rope_from=tables: (rope_rows, rope_dim / 2) */
     int64_t rope_row_stride;          /* 0 = contiguous */
-    int64_t rope_rows;                /* positions that the tables have, at least len_kv */
+    int64_t rope_rows;                /* positions in the tables, at least len_kv */
 };
 
 struct att_softmax_args { /* family softmax: each row of y is the softmax of that row of x */
@@ -291,7 +298,7 @@ struct att_softmax_args { /* family softmax: each row of y is the softmax of tha
     int64_t rows, cols;
 };
 
-struct att_merge_args {        /* family merge: combine partial attention results over disjoint sets of keys */
+struct att_merge_args {        /* family merge: combines partial attention results over disjoint sets of keys */
     struct att_tensor o_parts; /* (parts, batch, heads, len_q, head_dim_v) */
     int64_t o_parts_part_stride;
     const float *lse_parts; /* (parts, batch, heads, len_q) */
@@ -300,44 +307,45 @@ struct att_merge_args {        /* family merge: combine partial attention result
     int64_t lse_parts_part_stride, lse_parts_batch_stride, lse_parts_head_stride;
 
     struct att_tensor o;                       /* (batch, heads, len_q, head_dim_v) */
-    float *lse;                                /* (batch, heads, len_q); null = not wanted */
+    float *lse;                                /* (batch, heads, len_q); null = not computed */
     int64_t lse_batch_stride, lse_head_stride; /* both 0 = contiguous */
-    int64_t parts, batch, heads, len_q;        /* no parts: O = 0, LSE = -inf */
+    int64_t parts, batch, heads, len_q;        /* parts = 0: O = 0, LSE = -inf */
 };
 
-/* Lengths determine where the new tokens of a sequence go, and their positions (docs/serving.md): in a sequence with n new
-   tokens, token i is at position length - n + i, where length includes the new ones. length is len_kv (layout dense) or
-   lengths_kv[b] (padded, ragged). With slots=1 both are given. A token without a place in the cache, for example because its
-   slot is -1, is not written. These arrays are in device memory; on a GPU the launch call does not read them, so they
-   may change between replays of a graph. */
-struct att_append_args {     /* family append_kv: new K and V into a cache, with RoPE of Q and K */
+/* The lengths determine the positions of the new tokens of a sequence and where they are written (docs/serving.md): in
+   a sequence with n new tokens, token i is at position length - n + i, where length includes the new ones. length is
+   len_kv (layout dense) or lengths_kv[b] (padded, ragged). With slots=1 the caller gives both. A token without a place
+   in the cache, for example because its slot is -1, is not written. These arrays are in device memory. On a GPU the
+   launch call does not read them, so they may change between replays of a graph. */
+struct att_append_args {     /* family append_kv: writes new K and V into a cache, with RoPE of Q and K */
     struct att_tensor q;     /* (batch, heads, len_q, head_dim); data null = none; read with RoPE only */
     struct att_tensor q_out; /* the same, rotated; may be q itself */
-    struct att_tensor k;     /* (batch, kv_heads, len_q, head_dim): what is new */
+    struct att_tensor k;     /* (batch, kv_heads, len_q, head_dim): new tokens */
     struct att_tensor v;     /* (batch, kv_heads, len_q, head_dim_v) */
 
-    /* (batch, kv_heads, len_kv, head_dim), or of pages (pages, kv_heads, page_size, head_dim), with batch_stride from page to page;
-       elements of dtype_kv. The two may interleave. */
+    /* (batch, kv_heads, len_kv, head_dim), or with pages (pages, kv_heads, page_size, head_dim), where batch_stride is
+       from one page to the next; elements of dtype_kv. The two may interleave. */
     struct att_tensor k_cache, v_cache;
 
     int64_t batch, heads; /* at least 1 */
     int64_t kv_heads;     /* 0 = as heads */
-    int64_t len_q;        /* new tokens of a sequence; at most, where they are packed */
-    int64_t len_kv;       /* tokens of a sequence in the cache, at most */
+    int64_t len_q;        /* new tokens of a sequence; the maximum if they are packed */
+    int64_t len_kv;       /* maximum number of tokens of a sequence in the cache */
 
     const int32_t *cu_seqlens_q;   /* ragged: (batch + 1), where the tokens of each sequence begin */
     int64_t total_q;               /* ragged: rows of packed q, q_out, k and v, whose batch_stride is not used */
     const int32_t *lengths_kv;     /* padded, ragged: (batch), tokens of each sequence, the new ones included */
-    const int32_t *page_table;     /* page_table=table: (batch, pages of len_kv tokens), numbers of pages */
+    const int32_t *page_table;     /* page_table=table: (batch, pages of len_kv tokens), page numbers */
     int64_t page_table_row_stride; /* 0 = contiguous */
     const int32_t *page_indptr;    /* page_table=csr: (batch + 1), where the page numbers of each sequence begin */
     const int32_t *page_indices;   /* page_table=csr: page numbers */
-    int64_t pages;                 /* of the cache; tokens with other page numbers are not written */
+    int64_t pages;                 /* in the cache; tokens with other page numbers are not written */
     const int64_t *slots;          /* slots=1: (batch, len_q), page * page_size + row of each token; -1 = nowhere */
     const int32_t *positions;      /* slots=1 with RoPE: (batch, len_q) */
 
-    /* kv_scale=tensor: one number; head: (kv_heads); token: (batch, kv_heads, len_kv) or (pages, kv_heads, page_size), written,
-       with these strides, all 0 = contiguous. An element of the cache times its scale is the number that was appended. */
+    /* kv_scale=tensor: one number; head: (kv_heads); token: (batch, kv_heads, len_kv) or (pages, kv_heads, page_size),
+       written by the launch, with the strides below, all 0 = contiguous. An element of the cache times its scale is the
+       number that was appended. */
     float *k_scale, *v_scale;
     int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
@@ -345,48 +353,50 @@ struct att_append_args {     /* family append_kv: new K and V into a cache, with
     float rope_base;                  /* rope_from=base; 0 = 10000 */
     const float *rope_cos, *rope_sin; /* rope_from=tables: (rope_rows, rope_dim / 2) */
     int64_t rope_row_stride;          /* 0 = contiguous */
-    int64_t rope_rows;                /* positions that the tables have, at least len_kv */
+    int64_t rope_rows;                /* positions in the tables, at least len_kv */
 };
 
-/* The gradient with respect to a parameter of the score, which the problem wants as d_NAME, summed in fp32 over all pairs of a
-   query and a key. Where different pairs read different elements, the order of these sums, and so their last bits, vary from
-   launch to launch. */
+/* The gradient with respect to a parameter of the score, which the problem requests as d_NAME in knob wants. It is
+   summed in fp32 over all pairs of a query and a key. If different pairs read different elements, the order of these
+   sums, and so their last bits, vary from launch to launch. */
 struct att_param_gradient {
     const char *name;  /* of the parameter */
-    float *data;       /* (size as declared), of a number one element, in device memory; must not overlap anything */
+    float *data;       /* (size as declared); one element for a scalar; in device memory; must not overlap anything */
     int64_t size[4];   /* elements of each dimension, as declared */
-    int64_t stride[4]; /* in elements, not negative; 0 or ATT_REPEAT: summed over this dimension; all 0 = contiguous */
+    int64_t stride[4]; /* in elements, not negative; 0 or ATT_REPEAT = summed over this dimension; all 0 = contiguous */
 };
 
-/* The gradients of a loss with respect to Q, K and V, from those with respect to O and LSE. `forward` has the arguments of the
-   attention_forward launch, with o and lse as it wrote them: here they are read, lse is required, and o has the element type of
-   the inputs. dk and dv are summed over the query heads that share a K/V head. A masked pair contributes nothing, and a query
-   that sees no key has a gradient of 0. The same inputs give the same bits, except in gradients of parameters. Gradients that
-   the problem knob wants leaves out are neither computed nor written, and may be null. */
-struct att_attention_backward_args { /* family attention_backward; with sequences, shaped as in `forward` */
-    struct att_tensor d_o;           /* (batch, heads, len_q, head_dim_v), of the input type */
+/* Computes the gradients of a loss with respect to Q, K and V from those with respect to O and LSE. `forward` has the
+   arguments of the attention_forward launch, with o and lse as that launch wrote them: here they are read, lse is
+   required, and o has the element type of the inputs. dk and dv are summed over the query heads that share a K/V head.
+   A masked pair contributes nothing, and a query that sees no key has a gradient of 0. The same inputs give the same
+   bits, except in gradients of parameters. Gradients that the problem knob wants omits are neither computed nor
+   written, and may be null. */
+struct att_attention_backward_args { /* family attention_backward; for sequences, shaped as in `forward` */
+    struct att_tensor d_o;           /* (batch, heads, len_q, head_dim_v), element type of the inputs */
     const float *d_lse;              /* (batch, heads, len_q); null = 0 */
     struct att_tensor dq;            /* (batch, heads, len_q, head_dim); outputs must not overlap anything */
     struct att_tensor dk;            /* (batch, kv_heads, len_kv, head_dim) */
     struct att_tensor dv;            /* (batch, kv_heads, len_kv, head_dim_v) */
-    float *d_sinks;                  /* (heads) with knob sinks: gradient of the sinks, summed; null = not wanted */
+    float *d_sinks;                  /* (heads) with knob sinks: gradient of the sinks, summed; null = not computed */
 
     int64_t d_lse_batch_stride, d_lse_head_stride; /* both 0 = contiguous */
 
     struct att_attention_args forward;
 
     int param_gradient_count;
-    const struct att_param_gradient *param_gradients; /* one for each d_NAME that the problem wants, in any order */
+    const struct att_param_gradient *param_gradients; /* one for each d_NAME that the problem requests, in any order */
 };
 
 enum att_family { ATT_SOFTMAX = 1, ATT_ATTENTION_FORWARD, ATT_MERGE, ATT_ATTENTION_BACKWARD, ATT_APPEND_KV };
 
 struct att_args {
     size_t size;            /* sizeof(struct att_args) */
-    enum att_family family; /* of the kernel; says which member of the union is set */
+    enum att_family family; /* that of the kernel; says which member of the union is set */
     size_t workspace_size;  /* bytes at workspace */
-    /* Device memory, 256-byte aligned, att_workspace_size bytes. May be null when that is 0, or when it is only for
-       split keys (schedule splits=0): keys are then not split, which takes longer where there are few queries. */
+    /* Device memory, 256-byte aligned, att_workspace_size bytes. May be null if that size is 0, or if the workspace is
+       needed only for split keys (schedule splits=0): the kernel then does not split keys, which takes longer if there
+       are few queries. */
     void *workspace;
     union {
         struct att_attention_args attention;
@@ -397,35 +407,38 @@ struct att_args {
     };
 };
 
-/* Bytes of workspace that these arguments need. Pointers in args are not read. Smaller sizes may need more, since few Q tiles are
-   split over more SMs; a launch that is given less makes do with it. Compiles the kernel of these sizes where att_launch would. */
+/* Computes the bytes of workspace that these arguments need. Does not read the pointers in args. Smaller problem sizes
+   may need more, since the kernel splits few Q tiles over more SMs; a launch with less workspace makes do with it.
+   Compiles the kernel for these sizes if att_launch would. */
 ATT_API enum att_status att_workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes);
 
-/* Check the arguments and start the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
-   device, which returns when the kernel has ended). Asynchronous; once prepared never compiles, allocates, locks or synchronises,
-   and safe inside graph capture (else ATT_NOT_PREPARED, and the capture continues). When an argument is
-   refused, nothing was started and outputs are untouched. */
+/* Checks the arguments and starts the kernel on `stream` (a CUstream; null = the default stream; ignored on the host
+   device, which returns when the kernel has ended). Asynchronous. After att_prepare it never compiles, allocates, locks
+   or synchronises, and is safe inside graph capture (otherwise the call returns ATT_NOT_PREPARED, and the capture
+   continues). If an argument is refused, nothing has been started and outputs are untouched. */
 ATT_API enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void *stream);
 
-/* Check the arguments as att_launch does and, on a GPU, also the numbers in the arrays of sequences, which a launch there does not
-   check: lengths, where sequences begin, page numbers (docs/serving.md). Waits for the device and copies them to host memory,
-   so it is for finding faults and not for each step of a server. Not allowed during graph capture. Starts nothing. The result
-   holds for launches that see the same numbers. */
+/* Checks the arguments as att_launch does. On a GPU, also checks the numbers in the arrays that describe sequences,
+   which a launch does not check there: lengths, where sequences begin, page numbers (docs/serving.md). Waits for the
+   device and copies them to host memory, so it is meant for debugging and not for each step of a server. Not allowed
+   during graph capture. Starts nothing. The result holds for launches that see the same numbers. */
 ATT_API enum att_status att_check(att_kernel *kernel, const struct att_args *args);
 
 /* --- dropout ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether knob dropout=1 keeps the weight of a query and a key: 1 = kept, 0 = dropped. p, seed and offset are those of the
-   launch, `heads` its number of query heads. For programs that need the mask, which the kernels apply without storing it. The
-   answer holds for every algorithm, tile size and split (docs/dropout.md has the formula, from Salmon et al., SC 2011). */
+/* Whether knob dropout=1 keeps the weight of a query and a key: 1 = kept, 0 = dropped. p, seed and offset are those of
+   the launch; `heads` is its number of query heads. For programs that need the mask, which the kernels apply without
+   storing it. The answer holds for every algorithm, tile size and split (docs/dropout.md has the formula, from Salmon
+   et al., SC 2011). */
 ATT_API int att_dropout_keep(float p, uint64_t seed, uint64_t offset, int64_t heads, int64_t batch, int64_t head,
                              int64_t query, int64_t key);
 
 /* --- a prefix that many sequences share -------------------------------------------------------------------------------------- */
 
-/* The keys that all sequences of a launch begin with, and the additional kernels that the launch needs. Element types are those
-   of the launch's kernel, but K and V of the prefix may be stored differently (dtype_kv, kv_scale). The launch kernel's dtype_out,
-   best fp32, must also be the prefix kernel's dtype_out and the merge kernel's dtype. */
+/* The keys at the beginning of all sequences of a launch, and the additional kernels that the launch needs. Element
+   types are those of the launch's kernel, but K and V of the prefix may be stored differently (dtype_kv, kv_scale). The
+   prefix kernel's dtype_out and the merge kernel's dtype must equal the launch kernel's dtype_out, which is best
+   fp32. */
 struct att_shared_prefix {
     size_t size; /* sizeof(struct att_shared_prefix), set by the caller */
     att_kernel
@@ -435,42 +448,42 @@ struct att_shared_prefix {
     struct att_tensor v; /* likewise, of head_dim_v */
     int64_t len;         /* keys */
 
-    /* Of a paged prefix, else null and 0. In device memory. */
+    /* For a paged prefix, otherwise null and 0. In device memory. */
     const int32_t *lengths_kv; /* one number: len */
     const int32_t *page_table; /* the numbers of its pages */
     int64_t pages;             /* of k and v */
 
-    /* For an 8-bit prefix: scales of k and v, as in att_attention_args, for the prefix kernel's kv_scale. Both null where that
-       is none, or where it is tensor or head in both kernels: the launch's scales then hold for the prefix. */
+    /* For an 8-bit prefix: scales of k and v, as in att_attention_args, for the prefix kernel's kv_scale. Both are null
+       if that is none, or if it is tensor or head in both kernels: the launch's scales then apply to the prefix. */
     const float *k_scale, *v_scale;
     int64_t k_scale_batch_stride, k_scale_head_stride, k_scale_row_stride;
     int64_t v_scale_batch_stride, v_scale_head_stride, v_scale_row_stride;
 };
 
-/* Launch `kernel` on `args`, with the prefix before the keys in args. Queries attend to the prefix, once for all sequences, and
-   to their own keys; the two results are merged into o and lse. Own keys are those after the prefix, and lengths and causal masks
-   count from there. Sinks of `kernel` count once. Args are those of family attention_forward, and args.workspace serves
-   all three launches. Asynchronous and safe in graph capture, like att_launch; a refused call leaves o and lse untouched. Unless
-   packed, queries of neighbouring sequences must be evenly spaced: len_q is 1, or batch_stride is len_q * row_stride.
-   docs/serving.md says when it pays. */
+/* Launches `kernel` on `args`, with the prefix before the keys in args. Queries attend to the prefix, in one pass for
+   all sequences, and to their own keys; the two results are merged into o and lse. A sequence's own keys are those
+   after the prefix, and lengths and causal masks count from there. Sinks of `kernel` count once. `args` are those of
+   family attention_forward, and args.workspace serves all three launches. Asynchronous and safe in graph capture, like
+   att_launch; a refused call leaves o and lse untouched. Unless packed, queries of neighbouring sequences must be
+   evenly spaced: len_q is 1, or batch_stride is len_q * row_stride. docs/serving.md says when it pays. */
 ATT_API enum att_status att_launch_shared_prefix(att_kernel *kernel, const struct att_args *args,
                                                  const struct att_shared_prefix *prefix, void *stream);
 
-/* Bytes of workspace that att_launch_shared_prefix needs. Pointers to device memory are not read. */
+/* Computes the bytes of workspace that att_launch_shared_prefix needs. Does not read pointers to device memory. */
 ATT_API enum att_status att_shared_prefix_workspace_size(att_kernel *kernel, const struct att_args *args,
                                                          const struct att_shared_prefix *prefix, size_t *bytes);
 
 /* --- device memory, for programs without an allocator of their own ------------------------------------------------------- */
 
-/* 256-byte aligned; owned by the caller, who frees it before att_close. Freeing null does nothing. Copies return when they
-   are done. They are ordered after launches on the null stream and on streams that wait for it. For a stream created with
-   CU_STREAM_NON_BLOCKING, wait yourself, for example with att_synchronize. */
+/* Memory is 256-byte aligned and owned by the caller, who frees it before att_close. Freeing null does nothing. Copies
+   return when they have completed. They are ordered after launches on the null stream and on streams that wait for it.
+   For a stream created with CU_STREAM_NON_BLOCKING, synchronise yourself, for example with att_synchronize. */
 ATT_API enum att_status att_alloc(att_session *session, size_t bytes, void **device);
 ATT_API enum att_status att_free(att_session *session, void *device);
 ATT_API enum att_status att_copy_in(att_session *session, void *device, const void *host, size_t bytes);
 ATT_API enum att_status att_copy_out(att_session *session, void *host, const void *device, size_t bytes);
 
-/* Wait for all work on the device; reports faults of earlier launches. */
+/* Waits for all work on the device; reports faults of earlier launches. */
 ATT_API enum att_status att_synchronize(att_session *session);
 
 /* --- about this session ---------------------------------------------------------------------------------------- */
@@ -479,35 +492,35 @@ struct att_session_info {
     size_t size;            /* sizeof(struct att_session_info), set by the caller */
     enum att_device device; /* CUDA or HOST */
     int multiprocessors;
-    const char *device_name; /* "NVIDIA H200", or the CPU's */
+    const char *device_name; /* "NVIDIA H200", or the name of the CPU */
     const char *arch;        /* "sm_90a", or "host" */
     const char *compiler;    /* "NVRTC 13.0 (libnvrtc.so.13)", "g++ 12.2.0", or why there is none */
     const char *cache_dir;   /* null = memory only */
 };
 ATT_API enum att_status att_session_describe(const att_session *session, struct att_session_info *info);
 
-/* Bytes that launches on the host device moved since the session was opened or the counters were reset; all 0 on cuda and
-   in fast mode. */
+/* Bytes that launches on the host device moved since the session was opened or the counters were reset; all 0 on cuda
+   and in fast mode. */
 struct att_counters {
     size_t size;                          /* sizeof(struct att_counters), set by the caller */
     uint64_t global_read, global_written; /* bytes */
     uint64_t shared_read, shared_written; /* bytes */
-    uint64_t shared_conflicts;            /* passes of ldmatrix beyond the minimum, for rows in the same banks */
+    uint64_t shared_conflicts;            /* ldmatrix passes beyond the minimum, due to rows in the same banks */
 };
 ATT_API enum att_status att_counters_read(att_session *session, struct att_counters *counters, int reset);
 
 /* --- kernels built ahead of time -------------------------------------------------------------------------------- */
 
-/* `attile build` writes such a table as a C file that needs nothing but this header. List it in att_options.bundles;
-   its kernels then need neither compiler nor cache. Do not write one by hand. */
+/* `attile build` writes such a table as a C file that needs only this header. List it in att_options.bundles; its
+   kernels then need neither compiler nor cache. Do not write one by hand. */
 enum { ATT_BUNDLE_FORMAT = 2 };
 
 struct att_bundle_kernel {
     const char *name;
     const char *variant; /* every knob, "family: attention_forward, dtype: bf16, ..." */
     const char
-        *arch; /* "sm_90a": this very GPU; "sm_80": it and later ones with the same first digit; "compute_80": PTX,
-                            for it and all later ones; "host", "host_fast": a CPU, modes CHECK and FAST */
+        *arch; /* "sm_90a": only this GPU; "sm_80": this GPU and later ones with the same first digit; "compute_80":
+                            PTX, for this GPU and all later ones; "host", "host_fast": a CPU, modes CHECK and FAST */
     const char *plan; /* how it is launched */
     const void *binary;
     size_t size; /* bytes of binary */
@@ -518,7 +531,7 @@ struct att_bundle {
     int format; /* ATT_BUNDLE_FORMAT */
     int count;  /* of kernels */
     const struct att_bundle_kernel *kernels;
-    const char *params; /* layout of the parameters of its kernels; att_open refuses others */
+    const char *params; /* parameter layout of its kernels; att_open refuses others */
 };
 
 #ifdef __cplusplus

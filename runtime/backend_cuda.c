@@ -1,5 +1,6 @@
-/* The cuda device: cubins from NVRTC, run by the driver in the device's primary context, which we share with whatever
-   else the process does on that GPU. The context is made current for the length of one call and then put back. */
+/* The cuda device: runs cubins from NVRTC through the driver in the device's primary context, which we share with
+   everything else that the process does on that GPU. Each call makes the context current and restores the previous one
+   at its end. */
 #include "backend.h"
 #include "cubin.h"
 #include "cuda_api.h"
@@ -18,17 +19,17 @@ enum { NAME = 128, ARCH = 16, WHAT = 192, VERSION = 32, BUS = 32 };
 
 struct backend {
     struct cuda_api api;
-    int device, multiprocessors, major, minor, shared_most; /* shared_most: bytes of a block with opt-in */
+    int device, multiprocessors, major, minor, shared_most; /* shared_most: bytes per block with opt-in */
     void *context;                                          /* the primary one, retained */
     char name[NAME], arch[ARCH], driver[VERSION];
     int l2_bytes;
     atomic_bool dependents;         /* may launches start before the one ahead of them has ended? */
     pthread_mutex_t lock;           /* guards what follows */
-    _Atomic(struct nvrtc *) nvrtc;  /* opened when first wanted, which may be never */
-    struct text no_nvrtc;           /* why there is none, once tried */
+    _Atomic(struct nvrtc *) nvrtc;  /* opened when first needed, which may be never */
+    struct text no_nvrtc;           /* why there is none, after an attempt */
     void *event_start, *event_stop; /* of the timer */
     struct l2_flush flush;
-    struct nvml *nvml; /* null: not there, or not asked yet */
+    struct nvml *nvml; /* null: not there, or not opened yet */
     bool nvml_tried;
 };
 
@@ -47,7 +48,7 @@ static enum att_status check(struct backend *backend, int error, enum att_status
     return error == CUDA_OK ? ATT_OK : cuda_api_failure(&backend->api, error, status, failure, what);
 }
 
-/* Every driver call stands between enter and leave. */
+/* Every driver call is enclosed by enter and leave. */
 static enum att_status enter(struct backend *backend, struct failure *failure) {
     if (!backend->context)
         return failure_set(failure, ATT_NO_DEVICE, "this session only compiles; it has no GPU");
@@ -82,10 +83,11 @@ static enum att_status read_device(struct backend *backend, int ordinal, struct 
         error = api->device_name(backend->name, sizeof backend->name, backend->device);
     for (size_t i = 0; error == CUDA_OK && i < sizeof wanted / sizeof *wanted; i++)
         error = api->device_attribute(wanted[i].value, wanted[i].attribute, backend->device);
-    /* from 9.0 on the `a` form has all of this very GPU's instructions; its binaries run on no other, as ours need not */
+    /* from 9.0 on the `a` suffix enables all instructions of exactly this GPU; other GPUs cannot run such a binary, and
+       need not */
     snprintf(backend->arch, sizeof backend->arch, "sm_%d%d%s", backend->major, backend->minor,
              backend->major >= 9 ? "a" : "");
-    enum { DEPENDENTS_IN_GRAPHS = 12030 }; /* older drivers do not keep them when a graph is captured */
+    enum { DEPENDENTS_IN_GRAPHS = 12030 }; /* older drivers do not preserve them when a graph is captured */
     int version = 0;
     if (api->driver_version(&version) == CUDA_OK)
         snprintf(backend->driver, sizeof backend->driver, "%d.%d", version / 1000, version % 1000 / 10);
@@ -97,7 +99,7 @@ static void cuda_close(struct backend *backend) {
     if (!backend)
         return;
     if (backend->context) {
-        if (backend->api.push(backend->context) == CUDA_OK) { /* fails when the driver is gone already: all is freed */
+        if (backend->api.push(backend->context) == CUDA_OK) { /* fails if the driver is gone: all is freed */
             if (backend->event_start)
                 backend->api.event_destroy(backend->event_start);
             if (backend->event_stop)
@@ -114,7 +116,7 @@ static void cuda_close(struct backend *backend) {
     free(backend);
 }
 
-/* Only the compiler, for this architecture: what needs a device fails. */
+/* Opens only the compiler, for this architecture: everything that needs a device fails. */
 static enum att_status open_compiler(struct backend *backend, const char *arch, struct failure *failure) {
     int number = 0;
     if (sscanf(arch, "sm_%d", &number) != 1 || strlen(arch) >= ARCH)
@@ -245,8 +247,8 @@ static enum att_status load_functions(struct backend *backend, const struct plan
         module->launch[i].shared = (unsigned)launch->shared;
         module->launch[i].cluster = (unsigned)launch->cluster;
         module->launch[i].dependent = launch->dependent;
-        /* A multiprocessor divides its memory into L1 and shared memory anew only when it is idle: kernels that are to run there side by
-           side want the same. A wish, which may be refused. */
+        /* A multiprocessor changes its split of L1 and shared memory only when it is idle, so kernels that are to run
+           there side by side request the same split. The driver may ignore this hint. */
         if (launch->dependent && plan->launches > 1)
             backend->api.function_set(*function, CUDA_SHARED_CARVEOUT, ALL_SHARED);
     }
@@ -254,7 +256,7 @@ static enum att_status load_functions(struct backend *backend, const struct plan
     return ATT_OK;
 }
 
-/* PTX is a string, which the driver compiles; a cubin has a NUL among its first bytes. */
+/* True for PTX, a string, which the driver compiles; a cubin has a NUL among its first bytes. */
 static bool is_ptx(const void *bytes, size_t size) {
     return size > 0 && memchr(bytes, '\0', size) == (const char *)bytes + size - 1;
 }
@@ -263,7 +265,7 @@ static enum att_status cuda_load(struct backend *backend, const void *bytes, siz
                                  struct module **result, struct failure *failure) {
     *result = NULL;
     for (int i = 0; !is_ptx(bytes, size) && i < plan->launches;
-         i++) { /* the driver does not get the size, so the binary must be complete */
+         i++) { /* the driver is not told the size, so the binary must be complete */
         struct cubin_usage usage;
         if (!cubin_read(bytes, size, plan->launch[i].entry, &usage))
             return failure_set(failure, ATT_LAUNCH_FAILED, "the binary is damaged or holds no kernel '%s'",
@@ -275,9 +277,9 @@ static enum att_status cuda_load(struct backend *backend, const void *bytes, siz
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK) {
         free(module);
-        return failure->status = ATT_NO_DEVICE; /* which says nothing against the binary */
+        return failure->status = ATT_NO_DEVICE; /* the binary is not at fault */
     }
-    int mode = CUDA_CAPTURE_MODE_RELAXED; /* loading must not break a capture going on elsewhere in the process */
+    int mode = CUDA_CAPTURE_MODE_RELAXED; /* loading must not break a capture in progress elsewhere in the process */
     backend->api.capture_mode(&mode);
     int error = backend->api.module_load(&module->handle, bytes);
     status = check(backend, error, cuda_api_load_status(error), failure, "loading a binary onto the GPU");
@@ -336,7 +338,7 @@ static enum att_status cuda_launch(struct backend *backend, struct module *modul
         attributes[config.count++] =
             (struct cuda_launch_attribute){.id = CUDA_CLUSTER_DIMENSION, .value = {cluster, 1, 1}};
     bool dependent = module->launch[launch].dependent && atomic_load(&backend->dependents);
-    if (dependent) /* last, so that it can be left out again */
+    if (dependent) /* last, so that it can be removed again */
         attributes[config.count++] =
             (struct cuda_launch_attribute){.id = CUDA_PROGRAMMATIC_SERIALIZATION, .value = {1}};
     int error = backend->api.launch(&config, function, arguments, NULL);
@@ -364,7 +366,7 @@ static enum att_status cuda_encode_map(struct backend *backend, const struct map
     if (!backend->api.encode_tiled)
         return failure_set(failure, ATT_UNSUPPORTED,
                            "libcuda.so.1 has no cuTensorMapEncodeTiled: a driver for CUDA 12 or newer is needed");
-    enum att_status status = enter(backend, failure); /* without a current context the driver refuses */
+    enum att_status status = enter(backend, failure); /* the driver refuses without a current context */
     if (status != ATT_OK)
         return status;
     int error =
@@ -394,7 +396,7 @@ static enum att_status cuda_alloc(struct backend *backend, size_t bytes, void **
     uint64_t address = 0;
     char what[WHAT];
     snprintf(what, sizeof what, "allocating %zu bytes on the GPU", bytes);
-    int error = backend->api.alloc(&address, bytes ? bytes : 1); /* the driver refuses empty allocations; we don't */
+    int error = backend->api.alloc(&address, bytes ? bytes : 1); /* the driver refuses empty allocations; we do not */
     leave(backend);
     *device = (void *)(uintptr_t)address;
     return check(backend, error, ATT_LAUNCH_FAILED, failure, what);
@@ -468,7 +470,7 @@ static enum att_status cuda_timer_stop(struct backend *backend, void *stream, do
     return check(backend, error, ATT_LAUNCH_FAILED, failure, "stopping the timer");
 }
 
-/* It takes tens of microseconds, in which the host gets ahead: a launch that follows starts at once. */
+/* The flush takes tens of microseconds, during which the host gets ahead: a launch that follows starts at once. */
 static enum att_status cuda_flush(struct backend *backend, void *stream, struct failure *failure) {
     enum att_status status = enter(backend, failure);
     if (status != ATT_OK)

@@ -1,5 +1,5 @@
-/* backend_host: this CPU as a device. Kernels are compiled by the C++ compiler into shared objects and run as fibers;
-   host/ does the work, this file fits it to backend.h. */
+/* backend_host: this CPU as a device. The C++ compiler compiles kernels into shared objects, which run as fibers; host/
+   does the work, this file adapts it to backend.h. */
 #include "backend.h"
 #include "clock.h"
 #include "host/block.h"
@@ -33,7 +33,7 @@ struct backend {
 };
 
 struct module {
-    int file; /* the shared object, in memory; open while loaded, because its path is its identity for the loader */
+    int file; /* the shared object, in memory; kept open while loaded, because the loader identifies it by its path */
     void *handle;
     struct {
         const struct attile_entry *entry;
@@ -114,7 +114,7 @@ static void host_describe(const struct backend *backend, struct backend_info *in
                                      : "none: $CXX, or without it c++, g++ or clang++, was not found on the PATH",
         .driver = "",
         .multiprocessors = backend->cores,
-        .sm_count = 2 + (int)((backend->seed + 2) % 5), /* few, so that some blocks do several tiles and some none */
+        .sm_count = 2 + (int)((backend->seed + 2) % 5), /* few: some blocks process several tiles, some none */
     };
 }
 
@@ -161,7 +161,7 @@ static const struct attile_entry *find_entry(const struct attile_module *table, 
     return NULL;
 }
 
-/* The path that names the object to the loader, the symbolizer of ThreadSanitizer, and addr2line. */
+/* The path by which the loader, the symbolizer of ThreadSanitizer, and addr2line know the object. */
 static void object_path(const struct module *module, char path[64]) {
     snprintf(path, 64, "/proc/%ld/fd/%d", (long)getpid(), module->file);
 }
@@ -226,7 +226,7 @@ static enum att_status host_load(struct backend *backend, const void *bytes, siz
 
 /* --- launching ----------------------------------------------------------------------------------------------------- */
 
-/* The line in the kernel's source of a code address; 0 = not known. */
+/* Returns the line in the kernel's source for a code address; 0 = not known. */
 static int find_line(const struct backend *backend, const struct module *module, const void *pc) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info))
@@ -240,7 +240,7 @@ static void report_access(const struct backend *backend, const struct module *mo
                           struct failure *failure) {
     int line = 0;
     for (int i = 0; i < RACE_FRAMES && access->pc[i] && !line; i++)
-        line = find_line(backend, module, (const char *)access->pc[i] - 1); /* of the call before it */
+        line = find_line(backend, module, (const char *)access->pc[i] - 1); /* the call before the return address */
     failure_add(failure, "\n  %s %s %d bytes", access->who[0] ? access->who : "a thread",
                 access->write ? "writes" : "reads", access->size);
     if (line)

@@ -11,7 +11,7 @@ enum { WORDS_A_LINE = 6 };
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-/* Words that no variable can have as its name, in C or where a C++ program declares it. */
+/* Words that cannot name a variable, in C or in a C++ program that declares it. */
 static bool is_keyword(const char *name) {
     static const char *const keywords[] = {
         "auto",    "bool",      "break",  "case",     "catch",    "char",      "class",    "const",    "continue",
@@ -34,7 +34,7 @@ static bool is_identifier(const char *name) {
     return *name != '\0';
 }
 
-/* As 64-bit words, little end first: aligned, and quicker to compile than bytes. */
+/* Writes 64-bit words, little-endian: they are aligned, and compile faster than bytes. */
 static void write_binary(const struct att_bundle_kernel *kernel, int number, struct text *text) {
     const unsigned char *bytes = kernel->binary;
     text_print(text, "static const uint64_t binary_%d[] = {", number);
@@ -115,7 +115,7 @@ enum att_status bundle_write_c(const char *symbol, const struct att_bundle_kerne
 
 /* --- searching ------------------------------------------------------------------------------------------------- */
 
-/* Knobs of a bundle's kernel; those it does not use stay AUTO, as in a completed variant. */
+/* Reads the knobs of a bundle's kernel; unused ones stay AUTO, as in a completed variant. */
 static bool read_knobs(const char *variant, struct knobs *knobs, struct text *error) {
     struct input input = {"<bundle>", variant, strlen(variant)};
     struct diag diag = {0};
@@ -128,7 +128,7 @@ static bool read_knobs(const char *variant, struct knobs *knobs, struct text *er
     return good;
 }
 
-/* False with a failure when the names of knobs are those of another version. */
+/* Returns false with a failure if the knob names are those of another version. */
 static bool check_knobs(const struct att_bundle_kernel *kernel, int number, struct failure *failure) {
     struct knobs knobs;
     struct text error = {0};
@@ -177,7 +177,7 @@ bool bundle_arch_runs(const char *built, const char *device) {
         return true;
     if (sscanf(built, is_ptx(built) ? "compute_%d%n" : "sm_%d%n", &built_number, &built_end) != 1 || built[built_end] ||
         sscanf(device, "sm_%d", &device_number) != 1)
-        return false; /* a suffix means: that very architecture */
+        return false; /* a suffix means exactly that architecture */
     return (is_ptx(built) || built_number / 10 == device_number / 10) && built_number <= device_number;
 }
 

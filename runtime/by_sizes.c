@@ -7,14 +7,14 @@
 
 /* --- one class ----------------------------------------------------------------------------------------------------- */
 
-/* In the place of a bundle's kernel come kernels of bundles alone: who ships one does not expect a compile. */
+/* Only kernels from bundles may replace a bundle's kernel: a program that ships one does not expect a compile. */
 static bool may_build(const att_kernel *found, const struct variant *variant) {
     const att_session *session = found->session;
     return strcmp(found->info.from, "bundle") != 0 ||
            bundle_find(session->bundles, variant, session->info.built_for, false);
 }
 
-/* The kernel of a class, with one more user; the found one where there is none. */
+/* Returns the kernel of a class, with one more user; the found one if there is no other. */
 static enum att_status build(const struct by_sizes *by_sizes, int size_class, att_kernel **kernel,
                              struct failure *failure) {
     att_kernel *found = by_sizes->found;
@@ -56,7 +56,7 @@ enum att_status by_sizes_take(struct by_sizes *by_sizes, int size_class, att_ker
         if (atomic_compare_exchange_strong(place, &there, kernel))
             there = kernel;
         else if (kernel != by_sizes->found)
-            kernel_release(kernel); /* another thread was first, with the same one */
+            kernel_release(kernel); /* another thread stored the same one first */
     }
     *taken = there == by_sizes->found ? NULL : there;
     return ATT_OK;

@@ -1,12 +1,12 @@
-/* cache: a key to its entry: from disk, else built once. The order of events of one cache_get:
+/* cache: a key -> its entry, from disk, or else built once. The steps of one cache_get:
 
-       join      another thread works on this key: wait and copy its result
-       look      read the file; whole, ours and the key's: done
-       lock      wait for another process that may be building it; look again; set a damaged file aside
-       build     the only step that can fail
-       publish   best effort, then the lock goes
+   join      another thread works on this key: wait and copy its result
+   look      read the file; if it is whole, ours and matches the key: done
+   lock      wait for another process that may be building it; look again; set a damaged file aside
+   build     the only step that can fail
+   publish   best effort, then release the lock
 
-   The mutex guards the list of flights and their fields, and is never held over a file or a build. */
+   The mutex guards the list of flights and their fields, and is never held during file access or a build. */
 #include "cache_disk.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ struct flight {
     const struct cache_key *key; /* borrowed from the leader until done */
     int waiting;                 /* threads */
     bool done;
-    struct cache_entry entry; /* for those who wait; empty after a failure */
+    struct cache_entry entry; /* for the waiting threads; empty after a failure */
     struct failure failure;
 };
 
@@ -55,7 +55,7 @@ void cache_close(struct cache *cache) {
     if (!cache)
         return;
     cache_disk_close(&cache->disk);
-    if (cache->process == getpid()) { /* in a forked child they may be held for ever by threads that it lacks */
+    if (cache->process == getpid()) { /* in a forked child, threads that it lacks may hold them for ever */
         pthread_cond_destroy(&cache->landed);
         pthread_mutex_destroy(&cache->mutex);
     }
@@ -88,8 +88,8 @@ static enum att_status no_memory(struct failure *failure) {
     return failure_set(failure, ATT_OUT_OF_MEMORY, "Out of memory while a kernel was fetched from the cache.");
 }
 
-/* Read the key's file. False = the caller has to build. The payload moves to the front of the file's own buffer: a
-   second one would cost more than all the rest of a hit. */
+/* Reads the key's file. False = the caller has to build. Moves the payload to the front of the file's own buffer: a
+   second buffer would cost more than all the rest of a hit. */
 static bool look(struct cache_disk *disk, const struct cache_key *key, struct cache_entry *entry, const char **damage) {
     struct cache_file file;
     bool hit = cache_file_read(disk, key->digest, key, &file) == CACHE_HIT;
@@ -111,7 +111,7 @@ bool cache_look(struct cache *cache, const struct cache_key *key, struct cache_e
     return cache->process == getpid() && look(&cache->disk, key, entry, &damage);
 }
 
-/* The leader's work. */
+/* What the leader does. */
 static enum att_status fetch(struct cache_disk *disk, const struct cache_key *key, cache_build *build, void *context,
                              struct cache_entry *entry, int *hit, struct failure *failure) {
     const char *damage;
@@ -149,7 +149,7 @@ static void free_flight(struct flight *flight) {
     free(flight);
 }
 
-/* Wait for a flight and copy its result. With the mutex held. */
+/* Waits for a flight and copies its result. The mutex is held. */
 static enum att_status join(struct cache *cache, struct flight *flight, struct cache_entry *entry,
                             struct failure *failure) {
     flight->waiting++;
@@ -165,7 +165,7 @@ static enum att_status join(struct cache *cache, struct flight *flight, struct c
     return status;
 }
 
-/* Take a flight off the list and give copies of its result to the threads that wait. With the mutex held. */
+/* Takes a flight off the list and gives copies of its result to the waiting threads. The mutex is held. */
 static void land(struct cache *cache, struct flight *flight, const struct cache_entry *entry, enum att_status status,
                  const struct failure *failure) {
     struct flight **link = &cache->flights;

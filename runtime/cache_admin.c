@@ -1,4 +1,4 @@
-/* cache_admin: what people do with a whole cache directory: count, trim, look at each entry. */
+/* cache_admin: operations on a whole cache directory: count, trim, inspect each entry. */
 #include "cache_disk.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ enum att_status cache_stat(struct cache *cache, struct cache_stat *stat, struct 
     return error ? cannot(disk, "list", error, failure) : ATT_OK;
 }
 
-/* Read one entry for a visitor. False = gone since it was listed. */
+/* Reads one entry for a visitor. False = it has disappeared since it was listed. */
 static bool describe(struct cache_disk *disk, const struct cache_listed *listed, int verify, struct cache_file *file,
                      struct cache_item *item) {
     *item = (struct cache_item){.size = (uint64_t)listed->status.st_size, .last_used = listed->status.st_mtime};

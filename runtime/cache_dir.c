@@ -1,4 +1,4 @@
-/* cache_dir: options and environment to an open directory that only this user can have written, or to none and one
+/* cache_dir: options and environment -> an open directory that only this user can have written, or none and one
    warning. Never a shared temporary directory, never under set-user-ID. */
 #include "cache_disk.h"
 
@@ -39,8 +39,8 @@ static const char *environment(const char *name) {
     return value && *value ? value : NULL;
 }
 
-/* The directory to use, malloc'ed. *existing: how much of the path must be there already, for a missing HOME is not
-   ours to make. Null, and *why, when there is none. */
+/* Returns the directory to use, malloc'ed. *existing: length of the part of the path that must already exist, because a
+   missing HOME is not ours to create. If there is none, returns null and sets *why. */
 static char *find(const char *wanted, size_t *existing, const char **why) {
     const struct {
         const char *base, *below;
@@ -72,13 +72,13 @@ static char *find(const char *wanted, size_t *existing, const char **why) {
     return NULL;
 }
 
-/* Why a directory could not be made; null when it was, or is there already. It may be there behind a parent that is not
-   ours: whether it can be used shows when it is opened. */
+/* Returns why a directory could not be made; null if it was made or already exists. It may exist behind a parent that
+   is not ours: opening it shows whether it can be used. */
 static const char *make(int parent, const char *path) {
     return mkdirat(parent, path, 0700) == 0 || errno == EEXIST ? NULL : strerror(errno);
 }
 
-/* The same of a path. If several parents could not be made, the reason is that of the first. */
+/* The same for a path. If several parents could not be made, returns the reason for the first. */
 static const char *make_all(char *path, size_t existing) {
     const char *unmade = NULL, *why;
     for (char *slash = path + existing; (slash = strchr(slash, '/')); *slash++ = '/') {
@@ -89,7 +89,7 @@ static const char *make_all(char *path, size_t existing) {
     return (why = make(AT_FDCWD, path)) && unmade ? unmade : why;
 }
 
-/* Open a directory below `parent` and check it. -1, and *why, when it cannot be used. */
+/* Opens a directory below `parent` and checks it. If it cannot be used, returns -1 and sets *why. */
 static int open_trusted(int parent, const char *path, int flags, const char **why) {
     int directory = openat(parent, path, DIRECTORY | flags);
     if (directory < 0) {
@@ -108,7 +108,7 @@ static int open_trusted(int parent, const char *path, int flags, const char **wh
 static int open_part(int root, const char *name, const char **why) {
     const char *unmade = make(root, name);
     int part = open_trusted(root, name, O_NOFOLLOW, why);
-    *why = part < 0 && unmade ? unmade : *why; /* that it is read-only says more than that nothing is there */
+    *why = part < 0 && unmade ? unmade : *why; /* "read-only" says more than "not there" */
     return part;
 }
 
@@ -141,7 +141,7 @@ void cache_disk_open(struct cache_disk *disk, const struct cache_options *option
         .log = options->log,
         .log_context = options->log_context,
     };
-    atomic_store(&disk->published, disk->limit); /* so that the first publish looks */
+    atomic_store(&disk->published, disk->limit); /* so that the first publish checks the limit */
     if (options->disabled)
         return;
     const char *why;

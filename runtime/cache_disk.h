@@ -1,12 +1,12 @@
 /* cache_disk: the directory behind a cache, for cache*.c only.
 
-       entries/<digest>      one whole, checked file a key; the time of last change is the time of last use
-       temporary/<random>    being written; renamed into entries/ when whole
-       locks/00 .. ff        empty, never deleted: flock says "I am compiling a key that starts so"
-       quarantine/<digest>   files that were not whole or not ours
+   entries/<digest>      one whole, checked file per key; the modification time is the time of last use
+   temporary/<random>    being written; renamed into entries/ when whole
+   locks/00 .. ff        empty, never deleted: a flock means "I am compiling a key with this prefix"
+   quarantine/<digest>   files that were not whole or not ours
 
-   Everything happens below directory descriptors held from open to close, and every one of these functions may fail
-   without harm: a lost read is a miss, a lost write is a compile later on, a lost lock is work done twice. */
+   All file operations are relative to directory descriptors held from open to close. Every one of these functions may
+   fail without harm: a lost read is a miss, a lost write is a later compile, a lost lock is duplicate work. */
 #ifndef ATTILE_CACHE_DISK_H
 #define ATTILE_CACHE_DISK_H
 
@@ -21,27 +21,27 @@ struct cache_disk {
     uint64_t limit;                            /* bytes in entries/ */
     int lock_wait_ms;
     atomic_uint warned;      /* bits of enum cache_warning already logged */
-    atomic_ullong published; /* bytes since the last look at the limit */
+    atomic_ullong published; /* bytes since the limit was last checked */
     void (*log)(void *context, enum att_log_level level, const char *message);
     void *log_context;
 };
 
-/* cache_dir.c: find, make, trust and open the directory. Afterwards path is set, or one warning says why not. */
+/* cache_dir.c: finds, makes, checks and opens the directory. Afterwards path is set, or one warning says why not. */
 void cache_disk_open(struct cache_disk *disk, const struct cache_options *options);
 void cache_disk_close(struct cache_disk *disk); /* safe in a forked child */
 
-/* True when only this user or root can have written the file of `status`; else *why has the reason. */
+/* True if only this user or root can have written the file of `status`; otherwise *why has the reason. */
 bool cache_trusted(const struct stat *status, const char **why);
 
-/* Log one message; those of a kind other than CACHE_WARN_ALWAYS only once per cache. */
+/* Logs one message; those of a kind other than CACHE_WARN_ALWAYS only once per cache. */
 enum cache_warning { CACHE_WARN_ALWAYS, CACHE_WARN_WRITE = 1, CACHE_WARN_LOCK = 2, CACHE_WARN_MOVE = 4 };
 void cache_warn(struct cache_disk *disk, enum cache_warning once, const char *format, ...) TEXT_PRINTF(3, 4);
 
 /* cache_file.c: one entry's file. */
 enum cache_found {
     CACHE_MISS,   /* not there, or not readable now */
-    CACHE_HIT,    /* whole, ours and, with a key, the key's */
-    CACHE_DAMAGED /* there, but not to be used: file.damage says why */
+    CACHE_HIT,    /* whole, ours and, if a key is given, matching it */
+    CACHE_DAMAGED /* there, but unusable: file.damage says why */
 };
 struct cache_file {
     char *bytes; /* owned; set only by a hit */
@@ -49,20 +49,21 @@ struct cache_file {
     struct cache_parts parts; /* in bytes */
     const char *damage;       /* static; null unless damaged */
 };
-/* Read and check entries/<digest>. With a key also compare the preimage and note the use for the LRU order. */
+/* Reads and checks entries/<digest>. If a key is given, also compares the preimage and records the use for the LRU
+   order. */
 enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, const struct cache_key *key,
                                  struct cache_file *file);
 void cache_file_publish(struct cache_disk *disk, const struct cache_key *key, const struct cache_entry *entry);
 void cache_file_quarantine(struct cache_disk *disk, const char *digest, const char *why);
 
-/* cache_lock.c: flock of the key's lock file, waiting at most disk->lock_wait_ms. Returns a descriptor for
-   cache_unlock, or -1: carry on without. */
+/* cache_lock.c: takes the flock of the key's lock file, waiting at most disk->lock_wait_ms. Returns a descriptor for
+   cache_unlock, or -1: continue without it. */
 int cache_lock(struct cache_disk *disk, const char *digest);
 void cache_unlock(int lock);
 
 /* cache_sweep.c */
-void cache_keep_limit(struct cache_disk *disk); /* after publishing: trim when it is time to look */
-void cache_sweep(struct cache_disk *disk);      /* on open: remove what crashes left behind */
+void cache_keep_limit(struct cache_disk *disk); /* after publishing: trims if a check is due */
+void cache_sweep(struct cache_disk *disk);      /* on open: removes what crashes left behind */
 
 struct cache_listing {
     struct cache_listed {
@@ -72,18 +73,18 @@ struct cache_listing {
     size_t count, room;
     uint64_t bytes;
 };
-/* List the files whose names are as many hexadecimal digits as a digest: what we wrote, and nothing else. 0, or the errno
-   that cut the list short. */
+/* Lists the files whose names have as many hexadecimal digits as a digest: what we wrote, and nothing else. Returns 0,
+   or the errno that cut the list short. */
 int cache_list(int directory, struct cache_listing *listing);
 void cache_sort(struct cache_listing *listing, int (*order)(const void *, const void *));
 int cache_by_name(const void *a, const void *b);
 
 struct cache_tally {  /* what a trim did */
     uint64_t removed; /* files */
-    int error;        /* errno of the last file that would not go; 0 = none. A file just used does not count. */
+    int error;        /* errno of the last file that could not be removed; 0 = none. A file just used does not count. */
     bool dry;         /* only count */
 };
-/* Seconds that a file may lie there. No writer takes this long; and a clock that jumped may cost a publish, never more. */
+/* Seconds that a file may stay there. No writer takes this long, and a clock that jumped may at most cost a publish. */
 enum { CACHE_TEMPORARY = 600, CACHE_QUARANTINE = 7 * 24 * 3600 };
 void cache_drop_old(int directory, int64_t seconds, struct cache_tally *tally);
 void cache_drop_unused(int directory, uint64_t bytes, struct cache_tally *tally); /* the least recently used first */

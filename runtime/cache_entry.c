@@ -1,4 +1,4 @@
-/* cache_entry: a key and a built entry to the bytes of one file, and back.
+/* cache_entry: a key and a built entry -> the bytes of one file, and back.
 
        0  magic, 8 bytes            40  digest of the key, 32 hexadecimal digits
        8  format, 8 bytes           72  preimage, meta, payload
@@ -6,7 +6,7 @@
       24  size of meta             end  XXH3-128 of every byte before it, 16 bytes, canonical
       32  size of the payload
 
-   Numbers are 64 bits, little-endian. Invariant: the checksum is verified before any other byte is believed. */
+   Numbers are 64 bits, little-endian. Invariant: the checksum is verified before any other byte is trusted. */
 #include "cache.h"
 
 #include <stdlib.h>

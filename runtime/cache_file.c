@@ -1,5 +1,5 @@
 /* cache_file: one entry's file: read and check, publish, set aside. A reader sees a whole file or none, because a file
-   enters entries/ only by rename; that it is whole and ours is proven again at each read all the same. */
+   enters entries/ only by rename. Each read nevertheless verifies that the file is whole and ours. */
 #include "cache_disk.h"
 #include "transfer.h"
 
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 static const int64_t size_limit = INT64_C(256) << 20; /* of one file; cubins are far smaller */
-static const int64_t touch_seconds = 3600;            /* the time of last use is this exact */
+static const int64_t touch_seconds = 3600;            /* resolution of the time of last use */
 
-/* Everything that can be said against an open file before and after its bytes are read. Null = a hit; *found is set
-   for the rest. */
+/* Makes all checks on an open file, before and after reading its bytes. Returns null for a hit, otherwise why not; sets
+   *found. */
 static const char *load(int descriptor, const char *digest, const struct cache_key *key, struct cache_file *file,
                         struct stat *status, enum cache_found *found) {
     const char *why;
@@ -53,7 +53,7 @@ static const char *load(int descriptor, const char *digest, const struct cache_k
 static void note_use(int descriptor, const struct stat *status) {
     int64_t age = (int64_t)time(NULL) - status->st_mtime;
     if (age > touch_seconds || age < 0)
-        futimens(descriptor, NULL); /* lost when read-only: then nothing is evicted either */
+        futimens(descriptor, NULL); /* has no effect if read-only: then nothing is evicted either */
 }
 
 enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, const struct cache_key *key,
@@ -61,7 +61,7 @@ enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, co
     *file = (struct cache_file){0};
     if (disk->entries < 0)
         return CACHE_MISS;
-    /* O_NONBLOCK: a FIFO put there must not hang us. */
+    /* O_NONBLOCK: a FIFO placed there must not hang us. */
     int descriptor = openat(disk->entries, digest, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) {
         bool link = errno == ELOOP;
@@ -81,7 +81,8 @@ enum cache_found cache_file_read(struct cache_disk *disk, const char *digest, co
     return found;
 }
 
-/* Random digits, as many as of a digest. Without a random source O_EXCL still keeps two writers apart. */
+/* Makes a name of random digits, as many as a digest has. Without a random source O_EXCL still keeps two writers
+   apart. */
 static void random_name(char name[CACHE_DIGEST + 1]) {
     unsigned char bytes[CACHE_DIGEST / 2] = {0};
     if (getrandom(bytes, sizeof bytes, GRND_NONBLOCK) != sizeof bytes) {
@@ -95,7 +96,7 @@ static void random_name(char name[CACHE_DIGEST + 1]) {
     name[CACHE_DIGEST] = '\0';
 }
 
-/* Null = published, else what failed; errno says how. */
+/* Returns null if published, otherwise which step failed; errno says why. */
 static const char *write_file(struct cache_disk *disk, const char *digest, const char *bytes, size_t size) {
     char name[CACHE_DIGEST + 1];
     random_name(name);
@@ -105,7 +106,7 @@ static const char *write_file(struct cache_disk *disk, const char *digest, const
     const char *failed = NULL;
     if (!transfer_write(file, bytes, size))
         failed = "write";
-    else if (fsync(file) != 0) /* before the rename, or a power cut could leave a name without its bytes */
+    else if (fsync(file) != 0) /* before the rename, otherwise a power cut could leave a name without its bytes */
         failed = "flush";
     int error = errno;
     if (close(file) != 0 && !failed)
@@ -142,7 +143,7 @@ void cache_file_publish(struct cache_disk *disk, const struct cache_key *key, co
 void cache_file_quarantine(struct cache_disk *disk, const char *digest, const char *why) {
     int moved = disk->quarantine < 0 ? -1 : renameat(disk->entries, digest, disk->quarantine, digest);
     if (moved == 0)
-        utimensat(disk->quarantine, digest, NULL, AT_SYMLINK_NOFOLLOW); /* its week there starts now */
+        utimensat(disk->quarantine, digest, NULL, AT_SYMLINK_NOFOLLOW); /* its week in quarantine starts now */
     else
         moved = unlinkat(disk->entries, digest, 0);
     if (moved == 0 || errno == ENOENT)

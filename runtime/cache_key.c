@@ -32,11 +32,11 @@ void cache_key_free(struct cache_key *key) {
     key->digest[0] = '\0';
 }
 
-/* "SIZE:" then SIZE bytes then `after`. Null when it is not there. */
+/* Parses "SIZE:", then SIZE bytes, then `after`. Returns null if they are not there. */
 static const char *take(const char *at, const char *end, char after, const char **bytes, size_t *size) {
     const char *digits = at;
     for (*size = 0; at < end && *at >= '0' && *at <= '9'; at++) {
-        if (*size > (size_t)(end - digits)) /* more than there can be: stop before it overflows */
+        if (*size > (size_t)(end - digits)) /* more than can be there: stop before it overflows */
             return NULL;
         *size = *size * 10 + (size_t)(*at - '0');
     }

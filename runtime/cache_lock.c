@@ -1,5 +1,6 @@
-/* cache_lock: one compile at a time among processes, as a courtesy. The kernel drops a flock when its holder dies, so
-   the files are never deleted and a lock is never stale. Nothing depends on it: any error means "carry on without". */
+/* cache_lock: lets one process at a time compile a key, as an optimisation. The kernel drops a flock when its holder
+   dies, so the files are never deleted and a lock is never stale. Nothing depends on it: any error means "continue
+   without it". */
 #include "cache_disk.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@ static int64_t now_ns(void) {
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* Polling, because a blocking flock has no time limit. The pause doubles from 0.25 to 32 ms; a holder compiles for
+/* Polls, because a blocking flock has no timeout. The pause doubles from 0.25 to 32 ms; a holder compiles for
    seconds. */
 static int wait_for(int file, int64_t wait_ms) {
     enum { FIRST_NS = 250 * 1000, LAST_NS = 32 * 1000 * 1000 };

@@ -1,5 +1,5 @@
-/* cache_sweep: keeps a cache directory within bounds. Deletes only what still is what was listed, and takes a file that is
-   already gone for done: other processes do the same work at the same time. */
+/* cache_sweep: keeps a cache directory within bounds. Deletes only files that have not changed since they were listed,
+   and counts a file that is already gone as removed: other processes do the same work at the same time. */
 #include "cache_disk.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ int cache_list(int directory, struct cache_listing *listing) {
     *listing = (struct cache_listing){0};
     if (directory < 0)
         return 0;
-    int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* a position of our own */
+    int again = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* for a read position of our own */
     DIR *stream = again < 0 ? NULL : fdopendir(again);
     int error = errno;
     if (!stream) {
@@ -76,7 +76,7 @@ void cache_sort(struct cache_listing *listing, int (*order)(const void *, const 
         qsort(listing->items, listing->count, sizeof *listing->items, order);
 }
 
-/* Remove a listed file unless it was used or replaced since. True when it is gone now. */
+/* Removes a listed file unless it was used or replaced since. True if it is gone now. */
 static bool drop(int directory, const struct cache_listed *item) {
     struct stat now;
     const struct stat *then = &item->status;
@@ -130,7 +130,7 @@ void cache_sweep(struct cache_disk *disk) {
     cache_drop_old(disk->quarantine, CACHE_QUARANTINE, &ignored);
 }
 
-/* Looking costs a microsecond or two an entry, so it is done at a process's first publish and then once for each 1/64
+/* A check costs a microsecond or two per entry, so it is made at a process's first publish and then once for each 1/64
    of the limit published: the directory holds at most the limit and 1/64 of it for each process. */
 void cache_keep_limit(struct cache_disk *disk) {
     if (disk->temporary < 0 || atomic_load(&disk->published) < disk->limit / 64)
@@ -140,6 +140,6 @@ void cache_keep_limit(struct cache_disk *disk) {
     bool over = cache_list(disk->entries, &listing) == 0 && listing.bytes > disk->limit;
     free(listing.items);
     struct cache_tally ignored = {0};
-    if (over) /* an eighth more than need be, so that it is not needed again at once */
+    if (over) /* an eighth more than necessary, so that the next trim is not due at once */
         cache_drop_unused(disk->entries, disk->limit - disk->limit / 8, &ignored);
 }

@@ -1,5 +1,5 @@
-/* att_check: what att_launch checks, and the numbers in the arrays of sequences, which no launch reads on a GPU. They are copied
-   to host memory, where the host device's checks read them. */
+/* att_check: checks what att_launch checks, and the numbers in the arrays of sequences, which no launch reads on a GPU.
+   Copies them to host memory, where the host device's checks read them. */
 #include "read_args.h"
 #include "sized.h"
 
@@ -13,13 +13,13 @@ struct copies {
     int count;
 };
 
-/* `count` numbers of rows that lie `stride` apart take the place of `*array`. */
+/* Replaces `*array` by a host copy of its rows: `count` numbers each, `stride` apart. */
 static enum att_status copy_array(struct copies *copies, const char *name, const int32_t **array, int64_t rows,
                                   int64_t stride, int64_t count, struct failure *failure) {
     if (!*array || rows <= 0 || count <= 0)
         return ATT_OK;
     const struct backend_type *type = copies->session->type;
-    size_t bytes = (size_t)((rows - 1) * stride + count) * sizeof **array; /* arguments_read found that they fit */
+    size_t bytes = (size_t)((rows - 1) * stride + count) * sizeof **array; /* arguments_read checked that they fit */
     int32_t *copy = copies->copy[copies->count++] = malloc(bytes);
     if (!copy)
         return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for %zu bytes of %s", bytes, name);
@@ -31,7 +31,7 @@ static enum att_status copy_array(struct copies *copies, const char *name, const
     return ATT_OK;
 }
 
-/* How many page numbers there are is itself a number on the device. */
+/* The number of page numbers is itself stored on the device. */
 static enum att_status copy_indices(struct copies *copies, const int32_t *indptr, const int32_t **indices,
                                     int64_t batch, struct failure *failure) {
     for (int64_t b = 0; indptr && b < batch; b++)
@@ -57,7 +57,7 @@ static enum att_status copy_attention(struct copies *copies, const struct knobs 
     return copy_indices(copies, args->page_indptr, &args->page_indices, batch, failure);
 }
 
-/* Page numbers and slots of an append may be anything: a token that has no place is not written. */
+/* Page numbers and slots of an append may have any value: a token without a place is not written. */
 static enum att_status copy_append(struct copies *copies, const struct shape *shape, struct att_append_args *args,
                                    struct failure *failure) {
     if (copy_array(copies, "cu_seqlens_q", &args->cu_seqlens_q, 1, 0, shape->batch + 1, failure) != ATT_OK)
@@ -71,7 +71,7 @@ static enum att_status check(const att_kernel *kernel, struct att_args *args, st
     struct arguments arguments;
     if (read_args(kernel, args, &arguments, failure) != ATT_OK)
         return failure->status;
-    bool host = copies->session->type == &backend_host; /* the arrays are there */
+    bool host = copies->session->type == &backend_host; /* there the arrays are in host memory */
     bool attention = family_is_attention(knobs->family) && knobs->layout > layout_dense;
     bool append = knobs->family == family_append_kv && knobs->layout > layout_dense;
     if (host || (!attention && !append))

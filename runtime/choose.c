@@ -1,11 +1,11 @@
-/* Goes through the candidates: first measured ones, then preferred ones. */
+/* Iterates over the candidates: first measured ones, then preferred ones. */
 #include "choose_parts.h"
 #include "session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Several preferences may come to the same kernel: it is said once. */
+/* Notes a candidate that is passed over. Several preferences may lead to the same kernel: it is noted once. */
 static void pass_over(const struct choice *choice, struct text *passed) {
     struct text line = {0};
     if (!passed)
@@ -22,7 +22,7 @@ static void pass_over(const struct choice *choice, struct text *passed) {
     text_free(&line);
 }
 
-/* False where they ask for nothing, or for the variant that they asked for before. */
+/* False if the sizes require nothing, or the variant that they required before. */
 static bool fit_sizes(const struct att_session *session, const struct request *request, const struct table_list *tables,
                       struct choice *choice) {
     struct choice fitted = *choice;
@@ -36,7 +36,7 @@ static bool fit_sizes(const struct att_session *session, const struct request *r
 bool choose_next(struct att_session *session, const struct request *request, struct choice *choice,
                  struct text *passed) {
     char last[VARIANT_NAME] = "";
-    bool general = false; /* the reason kept is of a kernel for any device */
+    bool general = false; /* the kept reason comes from a kernel for any device */
     const struct knobs problem = tuned_problem(&request->knobs);
     struct table_list tables = choose_tables(session, &problem);
     if (choice->next > 0)
@@ -55,9 +55,9 @@ bool choose_next(struct att_session *session, const struct request *request, str
                 snprintf(choice->reason, sizeof choice->reason, "%s", choice->variant.reason);
             general = general || plain;
             pass_over(choice, passed);
-        } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may say what the template says */
+        } else if (strcmp(choice->variant.name, last) != 0) { /* a tuned row may equal the template's choice */
             if (!whole && !choice->pinned && fit_sizes(session, request, &tables, choice)) {
-                choice->next--; /* once more, for the variant that the sizes do not change */
+                choice->next--; /* once more, for the variant without the changes for these sizes */
                 choice->whole = true;
             }
             return true;

@@ -1,4 +1,4 @@
-/* choose_classes: what launches ask for whose sizes att_find did not know. */
+/* choose_classes: which kernel launches need whose sizes att_find did not know. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -13,7 +13,8 @@ static bool is_fixed(const struct knobs *knobs) {
     return false;
 }
 
-/* Equal bits for all batches take one kernel for all of them, and a pinned kernel is what the caller wants. */
+/* False with batch_invariant, since equal bits for all batches require one kernel for all of them, and for a pinned
+   kernel, which the caller requested. */
 bool choose_has_classes(const struct request *request, const struct choice *choice) {
     const struct knobs *found = &choice->variant.knobs;
     return request->any_schedule && !choice->pinned && found->family == family_attention_forward &&
@@ -43,7 +44,7 @@ int choose_class(const struct request *request, const struct variant *found, con
     return row < 0 ? -1 : TILES + row;
 }
 
-/* The kernel for few queries that att_find would choose. */
+/* Chooses the kernel for few queries that att_find would choose. */
 static bool choose_decode(struct att_session *session, const struct request *request, const struct table_list *tables,
                           int rows, struct choice *choice) {
     struct request few = *request;

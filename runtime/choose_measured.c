@@ -1,8 +1,8 @@
-/* choose_measured: rows of the tuned tables -> the schedule for the shape at hand.
+/* choose_measured: rows of the tuned tables -> the schedule for the given shape.
 
-   The row with the nearest shape answers, unless the model says that the step from its shape to this one suits another
-   schedule better. What was measured at the row's shape always stands: there the row is the fastest, whatever the model
-   thinks. A problem without rows borrows those of a similar one (docs/tuned.md). */
+   The row with the nearest shape decides, unless the model predicts that another schedule gains more on the step from
+   that row's shape to this one. Measurements at the row's own shape always hold: there the row is the fastest, whatever
+   the model predicts. A problem without rows borrows those of a similar one (docs/tuned.md). */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -11,37 +11,37 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the number formats of a problem decide: of these a schedule that is borrowed says nothing. */
+/* Knobs that depend on the number formats of a problem: a borrowed schedule does not set them. */
 static const knob_flags UNBORROWED = KNOB_FLAG(KNOB_rescale) | KNOB_FLAG(KNOB_store);
 
-/* Of larger head dimensions nothing was measured here: one of their schedules must be predicted to be so much faster than
-   the template's defaults, which is more than the model errs by. */
+/* Schedules of larger head dimensions were not measured for this problem: such a schedule must be predicted to be
+   faster than the template's defaults by this factor, which exceeds the error of the model. */
 static const double CLEARLY = 1.05;
 
-/* The nearest row stands against one that is predicted to be faster by less: so much the predicted ways from one shape to
-   another err. */
+/* The nearest row is kept unless a rival is predicted to be faster by this factor, the error of the predicted step from
+   one shape to another. */
 static const double STANDS = 1.02;
 
 enum { RIVALS = 64 };
 
 struct rival {
     const struct tuned_row *row; /* null = the template's defaults */
-    double seconds;              /* predicted at the shape at hand */
-    double score;                /* the least wins */
+    double seconds;              /* predicted at the given shape */
+    double score;                /* lowest wins */
 };
 
 struct match {
     struct att_session *session;
     const struct request *request;
     struct table_list tables;
-    const struct tuned *table;     /* the first with rows */
-    const struct tuned_row *near;  /* the nearest of them */
+    const struct tuned *table;     /* the first table that has rows */
+    const struct tuned_row *near;  /* the nearest of its rows */
     struct knobs lender;           /* the problem of these rows */
-    bool borrowed, larger;         /* of another number format; of larger head dimensions */
-    bool others;                   /* do rows of algorithms that the defaults do not have count at every shape? */
-    struct shape shape;            /* at hand */
+    bool borrowed, larger;         /* from another number format; from larger head dimensions */
+    bool others;                   /* do rows whose algorithm is not that of the defaults count at every shape? */
+    struct shape shape;            /* the given shape */
     struct choice usual;           /* the template's defaults; infeasible = there are none */
-    struct model_mask here, there; /* at this shape, at that of the nearest row */
+    struct model_mask here, there; /* mask at this shape, and at that of the nearest row */
     double nearest;                /* predicted for the nearest row at its own shape */
     struct rival rival[RIVALS];
     int rivals;
@@ -49,8 +49,8 @@ struct match {
 
 /* --- rows -------------------------------------------------------------------------------------------------------- */
 
-/* The built-in tables are part of this library: that they cannot be read is a fault of the library, which a test would
-   have seen, or of memory. Then the choice goes on without them. */
+/* The built-in tables are part of this library: if they cannot be read, the library is faulty, which a test would have
+   caught, or memory ran out. The choice then proceeds without them. */
 struct table_list choose_tables(struct att_session *session, const struct knobs *problem) {
     struct failure failure = {0};
     struct table_list tables;
@@ -60,7 +60,7 @@ struct table_list choose_tables(struct att_session *session, const struct knobs 
     return tables;
 }
 
-/* Which knobs a row sets. */
+/* The knobs that a row sets. */
 static knob_flags set_by(const struct match *match, const struct tuned_row *row) {
     knob_flags set = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
@@ -99,7 +99,7 @@ bool choose_complete_pinned(struct att_session *session, const struct request *r
     return choose_complete(session->templates, knobs, target_any, variant);
 }
 
-/* The variant that a row asks for; null = the template's defaults. */
+/* Completes the variant for a row; null = the template's defaults. */
 static bool complete(const struct match *match, const struct tuned_row *row, struct variant *variant) {
     struct knobs knobs = match->request->knobs;
     *variant = match->usual.variant;
@@ -117,8 +117,9 @@ static bool is_here(const struct match *match, const struct tuned_row *row) {
     return true;
 }
 
-/* Rows count for the target that is asked for, and of the algorithm that the defaults have. One of another algorithm, which may have been
-   the only one in its contest, counts at its own shape, or where there are no others, if it can run. */
+/* Rows count if they are for the requested target and have the same algorithm as the defaults. A row of another
+   algorithm, which may have been the only one in its contest, counts only at its own shape, or if there are no other
+   rows, and only if it can run. */
 static bool accepts(const struct tuned_row *row, const void *context) {
     const struct match *match = context;
     struct variant variant;
@@ -164,9 +165,9 @@ static bool follow(const struct match *match, const struct tuned_row *row, struc
     return choose_is_usable(match->session, match->request, &match->tables, &choice->variant);
 }
 
-/* --- what the model says ----------------------------------------------------------------------------------------- */
+/* --- predictions of the model ------------------------------------------------------------------------------------ */
 
-/* At the shape at hand, or at that of the nearest row. 0 = not known. */
+/* Predicts the time at the given shape, or at that of the nearest row. 0 = not known. */
 static double predict(const struct match *match, const struct variant *variant, bool here) {
     struct model_terms terms;
     const struct model_usage usage = {.mask = here ? &match->here : &match->there};
@@ -175,8 +176,8 @@ static double predict(const struct match *match, const struct variant *variant, 
                : 0;
 }
 
-/* Of two schedules, the one that was measured to be slower at the row's shape is taken to be at least as slow there as the
-   other, and to change from there as the model says. */
+/* The model predicts how the times of two schedules change from the nearest row's shape to this one. At the row's
+   shape, the schedule that was measured to be slower is assumed to take at least as long as the other. */
 static void add_rival(struct match *match, const struct tuned_row *row) {
     struct variant variant;
     if (!complete(match, row, &variant))
@@ -205,7 +206,7 @@ static bool is_repeated(const struct tuned *table, const struct tuned_row *row, 
     return false;
 }
 
-/* The nearest row first: of equals, the first wins. False where the model has nothing to say. */
+/* Adds the nearest row first: among equals, the first wins. False if the model cannot predict. */
 static bool find_rivals(struct match *match) {
     if (!match->session->modelled || !match->usual.variant.feasible ||
         match->near->schedule.algorithm != match->usual.variant.knobs.algorithm)
@@ -224,7 +225,7 @@ static bool find_rivals(struct match *match) {
     return match->rivals > 0;
 }
 
-/* The best rival that can be used, as a choice. */
+/* Makes the best usable rival the choice. */
 static const struct rival *find_best(struct match *match, struct choice *choice) {
     for (;;) {
         struct rival *best = NULL;
@@ -245,7 +246,7 @@ static const struct rival *find_best(struct match *match, struct choice *choice)
     }
 }
 
-/* --- in words ---------------------------------------------------------------------------------------------------- */
+/* --- as text ----------------------------------------------------------------------------------------------------- */
 
 static void print_shape(const struct tuned_row *row, struct text *text) {
     for (int i = 0; i < SHAPE_COUNT; i++)
@@ -263,7 +264,7 @@ static void describe_row(const struct match *match, struct text *text) {
         text_print(text, "; there are no rows for this very problem");
 }
 
-/* Against what the model speaks, when it does not confirm it. */
+/* What the model compares with, if it does not confirm the nearest row. */
 static void describe_rival(const struct match *match, const struct rival *best, struct text *text) {
     double usual = predict(match, &match->usual.variant, true);
     text_print(text, "the model: %.1f us are predicted", best->seconds * 1e6);
@@ -289,7 +290,7 @@ static void describe_rival(const struct match *match, const struct rival *best, 
     }
 }
 
-/* No model, no loan, no word about few queries: a lock file is followed where it has a row. */
+/* Follows the lock file where it has a row: no model, no borrowing, no rule about few queries. */
 static bool choose_locked(struct match *match, const struct tuned_row *row, struct choice *choice) {
     struct text rule = {0};
     const struct knobs problem = tuned_problem(&match->request->knobs);
@@ -305,7 +306,7 @@ static bool choose_locked(struct match *match, const struct tuned_row *row, stru
     return true;
 }
 
-/* Did the caller measure this row, at the very shape at hand? */
+/* True if the caller measured this row, at exactly the given shape. */
 static bool is_own(const struct match *match, const struct tuned_row *row) {
     return row && match->table == match->session->tables.own && !match->borrowed && is_here(match, row);
 }
@@ -321,7 +322,7 @@ bool choose_measured(struct att_session *session, const struct request *request,
         return false;
     if (match.near->schedule.algorithm != algorithm_decode && !tuned_has_few_rows(&match.near->shape) &&
         match.usual.variant.feasible && (match.usual.variant.knobs.algorithm == algorithm_decode || match.usual.fits))
-        return false; /* rows of many queries say nothing of few */
+        return false; /* rows of many queries do not apply to few */
     struct text rule = {0};
     bool usable = !match.larger && follow(&match, match.near, choice);
     const struct rival *best = (usable || match.larger) && find_rivals(&match) ? find_best(&match, choice) : NULL;

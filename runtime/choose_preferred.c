@@ -1,4 +1,5 @@
-/* choose_preferred: the default schedule for a problem on a kind of device, without measurements; and which targets can run. */
+/* choose_preferred: the default schedule for a problem on a kind of device, without measurements; and which targets can
+   run. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -7,14 +8,14 @@
 
 enum { ANY = AUTO };
 
-/* First come the kernels made for a kind of device, then the instruction set that suits most kernels. The defaults of the
-   first suit the masks and scores that we know; kernels that spill with another expression get smaller tiles. */
+/* First the kernels made for one kind of device, then the instruction set that suits most kernels. The defaults of the
+   former suit the known masks and scores; kernels that spill with another expression get smaller tiles. */
 static const struct preference {
-    int family, algorithm, target;       /* ANY: of every family; the family's first algorithm */
-    int block_m, block_n, overlap;       /* ANY: as the template has it */
-    bool gpu_only;                       /* unless requested: on a CPU it costs and gains nothing */
-    const char *with;                    /* ... which of the template's defaults it departs from, for people */
-    enum { ALL_ROWS, PACKED, FEW } rows; /* of Q that share a K/V head */
+    int family, algorithm, target;       /* ANY: every family; the family's first algorithm */
+    int block_m, block_n, overlap;       /* ANY: the template's choice */
+    bool gpu_only;                       /* unless requested: on a CPU it brings cost and no gain */
+    const char *with;                    /* how it departs from the template's defaults, for people */
+    enum { ALL_ROWS, PACKED, FEW } rows; /* rows of Q that share a K/V head */
 } preferences[] = {
     {family_attention_forward, algorithm_mla, target_sm_90a, ANY, ANY, ANY, true, "", ALL_ROWS},
     {family_attention_forward, algorithm_flash_async, target_sm_90a, ANY, ANY, ANY, true, "", PACKED},
@@ -57,7 +58,7 @@ int choose_preferences(void) { return PREFERENCES; }
 
 enum { FEW_ROWS = TUNED_FEW_ROWS, SMALL_HEAD_DIM = 64, USUAL_HEAD_DIM = 256 };
 
-/* The sizes that the request says or pins. */
+/* The sizes that the request states or pins. */
 static struct shape sizes_of(const struct request *request) {
     struct shape shape = request->hints.shape;
     for (int i = 0; i < FIXED_SIZES; i++)
@@ -66,7 +67,7 @@ static struct shape sizes_of(const struct request *request) {
     return shape;
 }
 
-/* Other kernels for tensor cores take no larger head dimension. */
+/* True if the head dimensions exceed those of the other tensor-core kernels. */
 static bool is_wide(const struct knobs *knobs) {
     return knobs->head_dim > USUAL_HEAD_DIM || knobs->head_dim_v > USUAL_HEAD_DIM;
 }
@@ -101,7 +102,7 @@ void choose_packed_few(const struct att_session *session, const struct request *
         int value;
     } wishes[] = {{KNOB_algorithm, algorithm_flash_async},
                   {KNOB_block_m, PACKED_ROWS},
-                  {KNOB_block_n, narrow ? 256 : AUTO}, /* rows are short: as many bytes under way as of longer ones */
+                  {KNOB_block_n, narrow ? 256 : AUTO}, /* short rows: large tiles keep enough bytes in flight */
                   {KNOB_stages, narrow ? 3 : AUTO},
                   {KNOB_rescale, rescale_lazy},
                   {KNOB_pack_gqa, grouped},
@@ -118,12 +119,13 @@ void choose_packed_few(const struct att_session *session, const struct request *
              PACKED_ROWS);
 }
 
-/* decode: the smallest Q tile that holds all rows, or the largest that the template can have; or tiles of eight rows. */
+/* decode: uses the smallest Q tile that holds all rows, or the largest that the template supports; or tiles of eight
+   rows. */
 static bool complete_few(const struct att_session *session, const struct request *request, const struct preference *row,
                          struct knobs knobs, struct choice *choice) {
     const struct shape shape = sizes_of(request);
     const int64_t rows = tuned_few_rows(&shape);
-    /* other kernels for tensor cores take none of these */
+    /* other tensor-core kernels support none of these */
     bool only = is_wide(&knobs) || knobs_quantised(&knobs) || knobs.append > 0;
     if (knobs.algorithm == AUTO && (rows < 1 || rows > FEW_ROWS) && !only)
         return false;
@@ -236,7 +238,7 @@ bool choose_is_usable(const struct att_session *session, const struct request *r
     return true;
 }
 
-/* The first preference that can be used: the template's defaults. */
+/* Chooses the first preference that can be used: the template's defaults. */
 bool choose_default(const struct att_session *session, const struct request *request, const struct table_list *tables,
                     struct choice *choice) {
     for (int i = 0; i < PREFERENCES; i++)

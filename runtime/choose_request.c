@@ -1,4 +1,4 @@
-/* choose_request: the two texts of a request, read and held against the device. */
+/* choose_request: reads the two texts of a request and checks them against the device. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -37,7 +37,7 @@ enum att_status choose_read(const struct att_session *session, const char *probl
         session_log(session, ATT_LOG_WARNING, "%.*s", (int)diag.text.size - 1, text_string(&diag.text));
     diag_free(&diag);
     if (request->knobs.batch_invariant == 1)
-        request->hints.shape.batch = -1; /* another kernel has other bits */
+        request->hints.shape.batch = -1; /* another kernel gives other bits */
     if (request->knobs.family == AUTO) {
         refuse_without_family(failure);
         return failure->status;

@@ -1,4 +1,4 @@
-/* choose_sizes: what the sizes of launches ask for beside a choice. */
+/* choose_sizes: what the sizes of launches change in a choice. */
 #include "choose_parts.h"
 #include "session.h"
 
@@ -34,7 +34,7 @@ bool choose_pack(const struct att_session *session, const struct request *reques
     return true;
 }
 
-/* Into how many parts launches of the hinted sizes split the keys. */
+/* The number of parts into which launches of the hinted sizes split the keys. */
 static int64_t parts_of(const struct att_session *session, const struct request *request,
                         const struct variant *variant) {
     struct shape shape = choose_shape(request);
@@ -42,13 +42,13 @@ static int64_t parts_of(const struct att_session *session, const struct request 
     return plan_split(&variant->splits, &shape) ? shape.key_parts : 1;
 }
 
-/* May launches of the hinted sizes gain by a kernel that may split keys? Yes where sizes are left open. */
+/* True if launches of the hinted sizes may gain from a kernel that may split keys; also if some sizes are not known. */
 static bool may_gain(const struct att_session *session, const struct request *request, const struct variant *variant) {
     const struct shape *hints = &request->hints.shape;
     if (!choose_knows_sizes(hints))
         return true;
     if (request->knobs.mask == mask_causal && hints->len_kv > hints->len_q)
-        return true; /* all tiles are long, and only such a kernel has them one by one */
+        return true; /* all tiles are long, and only such a kernel processes them one by one */
     return parts_of(session, request, variant) > 1;
 }
 

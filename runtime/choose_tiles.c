@@ -1,16 +1,16 @@
-/* choose_tiles: tiles that the sizes of launches ask for. Measured on an H200 (docs/performance-notes.md).
+/* choose_tiles: tiles for the sizes of launches. Measured on an H200 (docs/performance-notes.md).
 
-   Where an SM has few Q tiles, they are small. Such a launch takes as long as its longest Q tile, and a tile of 64 rows takes about two
-   thirds of the time of one of 128. It waits for other things, too: for its first K/V tile and its first maxima. So it keeps maxima
-   (`rescale: lazy`), and where no block has a second tile, blocks are not persistent. Short sequences keep maxima for the same reason:
-   causal ones in the tiles that they have anyway, others in clusters. */
+   If each SM has few Q tiles, these tiles are small. Such a launch takes as long as its longest Q tile, and a tile of
+   64 rows takes about two thirds of the time of one of 128. The launch also waits for its first K/V tile and its first
+   maxima. So it keeps maxima (`rescale: lazy`), and if no block has a second tile, blocks are not persistent. Short
+   sequences keep maxima for the same reason: causal ones with the tiles that they have anyway, others in clusters. */
 #include "choose_parts.h"
 #include "session.h"
 
 #include <stdio.h>
 
-/* WORD: none or causal. CAUSAL: with as many queries as keys, so that a long tile is followed by a short one. PAIRS: none, and blocks in pairs
-   have no Q tile in vain. */
+/* WORD: none or causal. CAUSAL: with as many queries as keys, so that a short tile follows a long one. PAIRS: none, and
+   blocks in pairs without an unused Q tile. */
 enum masks { ANY, WORD, PAIRS, CAUSAL, CUSTOM };
 
 enum {
@@ -25,9 +25,10 @@ enum {
     HALVES = overlap_halves
 };
 
-/* Which launches: Q tiles an SM has at most, keys at most (0 = any number), masks, any scores or plain ones, head dimensions above the first
-   and up to the second. Then their schedule, AUTO as the template has it; causal rows with any number of Q tiles are for launches that have
-   these tiles anyway. The comment says their time in times of the time before, of short sequences also with scores of deviation 16. */
+/* Selection of launches: maximum of Q tiles per SM, maximum of keys (0 = any number), masks, any scores or only plain
+   ones, head dimensions above the first value and up to the second. Then their schedule, where AUTO leaves it to the
+   template. Causal rows with any number of Q tiles are for launches that have these tiles anyway. The comments give the
+   new time relative to the previous one; for short sequences also with scores of deviation 16. */
 static const struct row {
     int algorithm, block_m, waves, longest;
     enum masks masks;
@@ -65,7 +66,7 @@ static const struct row {
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-/* Are these tiles there without this table? Other tiles win more than maxima lose. */
+/* True if the choice has these tiles without this table. Other tiles gain more than maxima lose. */
 static bool has_tiles_of(const struct row *row, const struct knobs *knobs) {
     return knobs->block_m == row->block_m && knobs->block_n == row->block_n && knobs->cluster == 1;
 }
@@ -81,7 +82,7 @@ static bool suits(const struct row *row, const struct knobs *knobs) {
            (row->waves > 0 || row->masks == PAIRS || has_tiles_of(row, knobs));
 }
 
-/* Does an SM have so few Q tiles? */
+/* True if each SM has at most the row's number of Q tiles. */
 static bool has_few(const struct row *row, const struct shape *shape) {
     const int64_t tiles = cover(shape->len_q, row->block_m), most = row->waves * shape->sm_count;
     return row->waves == 0 || (shape->batch <= most && shape->heads <= most && tiles <= most &&
@@ -95,14 +96,15 @@ static bool holds(const struct row *row, const struct shape *shape, const struct
            has_few(row, shape);
 }
 
-/* --- or keys in parts ---------------------------------------------------------------------------------------------- */
+/* --- or split keys ------------------------------------------------------------------------------------------------ */
 
-/* Times are counted as in gen/plan/splits.c: a block of 128 rows is done with a key, and one of `rows` in (rows + 64) / 192 of that. */
+/* The unit of time is that of gen/plan/splits.c: a block of 128 rows takes 1 per key, one of `rows` rows takes (rows +
+   64) / 192. */
 enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBINE };
 
 static int64_t time_of(int64_t keys, int64_t rows) { return keys * (rows + 64) / 192; }
 
-/* The tiles of an SM: all but one of them are short. */
+/* The time for the tiles of an SM: all but one of them are short. */
 static int64_t time_whole(const struct row *row, const struct shape *shape) {
     return time_of(shape->len_kv + row->waves * START, row->block_m);
 }
@@ -117,7 +119,7 @@ static int64_t time_in_parts(const struct shape *shape, const struct variant *in
 
 /* --- the choice ------------------------------------------------------------------------------------------------------ */
 
-/* Puts what `knobs` ask for in the place of the choice. */
+/* Replaces the choice by the variant of `knobs`. */
 static bool take(const struct att_session *session, const struct request *request, const struct table_list *tables,
                  struct knobs knobs, const char *why, struct choice *choice) {
     struct variant variant;
@@ -179,8 +181,8 @@ bool choose_tiles_of_row(const struct att_session *session, const struct request
     return take(session, request, tables, knobs, why, choice);
 }
 
-/* Short causal prompts in small pages: the template's tiles of 192 x 64 suit long ones. With pages of 16 at d 128, tiles of 128 x 128 take 0.72 of
-   their time for 1024 tokens and 0.95 for 2048, but 1.08 for 4096. */
+/* Short causal prompts in small pages: the template's tiles of 192 x 64 suit long prompts. With pages of 16 at d 128,
+   tiles of 128 x 128 take 0.72 of their time for 1024 tokens and 0.95 for 2048, but 1.08 for 4096. */
 static bool take_short(const struct att_session *session, const struct request *request,
                        const struct table_list *tables, struct choice *choice) {
     enum { SHORT = 2048, SMALL_PAGE = 32 };

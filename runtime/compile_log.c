@@ -13,7 +13,7 @@ int compile_log_spills(const char *log) {
     return total;
 }
 
-/* Their numbers change from version to version, these words have not. */
+/* The numbers of these advisories change from version to version, these words have not. */
 static const char *find_advisory(const char *log) {
     static const char *const phrases[] = {"Potential Performance Loss", "is injected in around line"};
     const char *first = NULL;

@@ -5,13 +5,13 @@
 #include <string.h>
 
 /* Section .nv.info (of the file) and .nv.info.KERNEL are lists of attributes:
-       byte 0   format; 4 = a payload follows, of the size in bytes 2 and 3; else four bytes in all
-       byte 1   attribute
-   A record of INFO_SPILLS is two words, of which the second is the instruction's place in the code. */
+     byte 0   format; 4 = a payload follows, whose size is in bytes 2 and 3; otherwise the attribute has four bytes
+     byte 1   attribute
+   A record of INFO_SPILLS has two words; the second is the instruction's position in the code. */
 enum { FORMAT_PAYLOAD = 4 };
 enum { INFO_FRAME = 0x11, INFO_REGISTERS = 0x2f, INFO_SPILLS = 0x55 };
 enum { SPILL_RECORD = 8, INSTRUCTION = 16, SECTIONS_MOST = 1 << 16, MACHINE_CUDA = 190 };
-enum { OPCODE_MASK = 0xfff, OPCODE_WGMMA = 0x9f0 }; /* of 16-bit operands: HGMMA, as nvdisasm prints it */
+enum { OPCODE_MASK = 0xfff, OPCODE_WGMMA = 0x9f0 }; /* with 16-bit operands: HGMMA, as nvdisasm prints it */
 
 struct bytes {
     const unsigned char *at;
@@ -74,7 +74,7 @@ static bool open_elf(const void *bytes, size_t size, struct elf *elf) {
     for (int i = 0; i < elf->count; i++) {
         Elf64_Shdr table, strings;
         if (!section(elf, i, &table) || (table.sh_type != SHT_NOBITS && !contents(elf, &table).at))
-            return false; /* cut short */
+            return false; /* truncated */
         if (table.sh_type != SHT_SYMTAB || !section(elf, (int)table.sh_link, &strings))
             continue;
         elf->symbols = contents(elf, &table);
@@ -83,7 +83,7 @@ static bool open_elf(const void *bytes, size_t size, struct elf *elf) {
     return elf->names.at && elf->symbols.at;
 }
 
-/* Is symbol number `index` called `name`? */
+/* True if symbol number `index` has the name `name`. */
 static bool symbol_is(const struct elf *elf, uint32_t index, const char *name) {
     Elf64_Sym symbol;
     struct bytes raw = slice(elf->symbols, (uint64_t)index * sizeof symbol, sizeof symbol);
@@ -94,7 +94,7 @@ static bool symbol_is(const struct elf *elf, uint32_t index, const char *name) {
     return found && strcmp(found, name) == 0;
 }
 
-/* Attributes of the whole file name their kernel by symbol; those in a kernel's own section need not. */
+/* Attributes of the whole file identify their kernel by symbol; those in a kernel's own section need not. */
 static bool read_info(const struct elf *elf, struct bytes info, bool own, const char *kernel, struct cubin_usage *usage,
                       struct bytes *spills) {
     while (info.size >= 4) {

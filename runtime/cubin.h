@@ -1,5 +1,5 @@
-/* cubin: reads what the compiler used out of a CUDA binary (an ELF file with NVIDIA's own sections). The bytes may come
-   from anywhere: every offset is checked before it is followed. */
+/* cubin: reads the resource usage of a kernel from a CUDA binary (an ELF file with NVIDIA's own sections). The bytes
+   may come from anywhere: every offset is checked before it is followed. */
 #ifndef ATTILE_CUBIN_H
 #define ATTILE_CUBIN_H
 
@@ -7,19 +7,19 @@
 #include <stddef.h>
 
 struct cubin_usage {
-    int registers;     /* of a thread */
-    int frame_bytes;   /* local memory of a thread */
-    int static_shared; /* bytes of a block; on sm_90 and later includes 1,024 that the system reserves */
-    int instructions;  /* of its code; functions it calls are in it unless the compiler left them outside */
+    int registers;     /* per thread */
+    int frame_bytes;   /* local memory per thread */
+    int static_shared; /* bytes per block; on sm_90 and later includes 1,024 that the system reserves */
+    int instructions;  /* of its code, including functions it calls unless the compiler left them outside */
     int spills;        /* load and store instructions that the compiler added because registers ran out */
-    /* Between its first and its last wgmma: what warps that only load do is elsewhere. */
+    /* Between its first and its last wgmma; the code of warps that only load is elsewhere. */
     int instructions_among_products, spills_among_products;
 };
 
-/* The SM number a cubin was made for (90 for sm_90 and sm_90a), or -1 when the bytes are no cubin. */
+/* Returns the SM number that a cubin was made for (90 for sm_90 and sm_90a), or -1 if the bytes are not a cubin. */
 int cubin_arch(const void *bytes, size_t size);
 
-/* Fill the usage of one kernel. False when the bytes are no cubin, are damaged, or hold no such kernel. */
+/* Fills the usage of one kernel. False if the bytes are not a cubin, are damaged, or have no such kernel. */
 bool cubin_read(const void *bytes, size_t size, const char *kernel, struct cubin_usage *usage);
 
 #endif

@@ -1,5 +1,5 @@
-/* cuda_api: the driver functions that attile calls, found in libcuda at run time. The declarations are ours, so that
-   everything builds and starts on a machine without CUDA; the driver's ABI, which never changes, is the contract. */
+/* cuda_api: the driver functions that attile calls, looked up in libcuda at run time. The declarations are our own, so
+   that everything builds and starts on a machine without CUDA; they rely on the driver's ABI, which never changes. */
 #ifndef ATTILE_CUDA_API_H
 #define ATTILE_CUDA_API_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-enum { /* CUresult values that we tell apart */
+enum { /* CUresult values that we distinguish */
        CUDA_OK = 0,
        CUDA_INVALID_VALUE = 1,
        CUDA_OUT_OF_MEMORY = 2,
@@ -81,7 +81,7 @@ _Static_assert(sizeof(struct cuda_launch_attribute) == 72, "as in the driver's A
     FUNCTION(event_synchronize, cuEventSynchronize, (void *event))                                                     \
     FUNCTION(event_elapsed, cuEventElapsedTime, (float *milliseconds, void *start, void *end))
 
-/* Not in every driver; null when missing. */
+/* Missing in some drivers; null if missing. */
 #define CUDA_OPTIONAL_FUNCTIONS(FUNCTION)                                                                              \
     FUNCTION(function_load, cuFuncLoad, (void *function)) /* 12.4 */                                                   \
     FUNCTION(encode_tiled, cuTensorMapEncodeTiled,        /* 12.0 */                                                   \
@@ -96,16 +96,16 @@ struct cuda_api {
     void *library; /* never closed: the driver keeps threads of its own */
 };
 
-/* Open libcuda and call cuInit. ATT_NO_DEVICE when there is no driver, or one without a device. Environment: none. */
+/* Opens libcuda and calls cuInit. ATT_NO_DEVICE if there is no driver, or one without a device. Environment: none. */
 enum att_status cuda_api_open(struct cuda_api *api, struct failure *failure);
 
-/* Set the failure of a driver call: "WHAT: CUDA_ERROR_... (its text)". Out of memory becomes ATT_OUT_OF_MEMORY, all
-   else `status`. */
+/* Sets the failure of a driver call: "WHAT: CUDA_ERROR_... (its text)". Out of memory becomes ATT_OUT_OF_MEMORY,
+   everything else `status`. */
 enum att_status cuda_api_failure(const struct cuda_api *api, int error, enum att_status status, struct failure *failure,
                                  const char *what);
 
-/* What a failure to load a binary says: ATT_LAUNCH_FAILED = the binary is at fault, ATT_NO_DEVICE = the GPU or this
-   process is, an earlier fault in the context for example. */
+/* Classifies a failure to load a binary: ATT_LAUNCH_FAILED = the binary is at fault, ATT_NO_DEVICE = the GPU or this
+   process is, for example an earlier fault in the context. */
 enum att_status cuda_api_load_status(int error);
 
 #endif

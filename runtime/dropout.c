@@ -6,7 +6,8 @@
 
 enum { DROPOUT_BITS = 16, DROPOUT_STEPS = 1 << DROPOUT_BITS };
 
-/* How many of 2^16 random numbers drop a weight; never all, so that the others can be divided by what is left. */
+/* How many of the 2^16 random numbers drop a weight; never all, because the kept weights are divided by the share that
+   is left. */
 static unsigned threshold_of(float p) {
     double steps = nearbyint((double)p * DROPOUT_STEPS);
     return (unsigned)fmin(steps, DROPOUT_STEPS - 1);
@@ -24,7 +25,7 @@ enum att_status dropout_read(const struct knobs *knobs, const struct att_attenti
                            " and dropout_state %s, expected 0 and null; find a kernel with dropout=1 for others",
                            (double)args->dropout_p, args->dropout_seed, args->dropout_offset,
                            args->dropout_state ? "given" : "null");
-    if (!(args->dropout_p >= 0 && args->dropout_p < 1)) /* nor NaN */
+    if (!(args->dropout_p >= 0 && args->dropout_p < 1)) /* also refuses NaN */
         return failure_set(failure, ATT_INVALID_ARGUMENT,
                            "dropout_p is %g, expected a probability of at least 0 and less than 1",
                            (double)args->dropout_p);
@@ -47,7 +48,8 @@ void dropout_fill(const struct att_attention_args *args, struct attention_params
     params->dropout_factor = (float)DROPOUT_STEPS / (float)(DROPOUT_STEPS - threshold);
 }
 
-/* A round: two products of 32 bits by a constant, whose upper halves meet the other two words and the key. */
+/* One round: multiplies two 32-bit words by constants, and XORs the upper halves with the other two words and the
+   key. */
 static void philox_round(uint32_t word[4], const uint32_t key[2]) {
     const uint64_t a = UINT64_C(0xD2511F53) * word[0], b = UINT64_C(0xCD9E8D57) * word[2];
     const uint32_t next[4] = {(uint32_t)(b >> 32) ^ word[1] ^ key[0], (uint32_t)b,

@@ -1,4 +1,4 @@
-/* att_explain: the choice that att_find would make, in words. */
+/* att_explain: describes the choice that att_find would make. */
 #include "bundle.h"
 #include "choose_parts.h"
 #include "defaults.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Was the knob named in this text? */
+/* True if this text names the knob. */
 static bool is_given(const char *text, unsigned group, enum knob_id id) {
     struct input input = {"", text, strlen(text)};
     struct knobs knobs = knobs_filled(AUTO);
@@ -37,7 +37,8 @@ static const char *explain_origin(const struct choice *choice, const struct defa
     return knob_table[id].group == KNOB_GROUP_SCHEDULE ? "the template's choice" : "derived";
 }
 
-/* In the order of precedence: what was given, the rule (a tuned row, say), the template's table of defaults, the template. */
+/* Origins in the order of precedence: given, the rule (a tuned row, say), the template's table of defaults, the
+   template. */
 static void print_knobs(const struct choice *choice, const struct default_row *row, const char *problem,
                         const char *schedule, struct text *text) {
     const struct variant *variant = &choice->variant;
@@ -91,7 +92,7 @@ static void print_shape(const struct request *request, struct text *text) {
     text_print(text, "\n");
 }
 
-/* Where the session has a lock file: does the choice agree with it, and if not, what keeps it from that? */
+/* If the session has a lock file: does the choice agree with it, and if not, why not? */
 static void print_lock(att_session *session, const struct request *request, const struct choice *choice,
                        struct text *text) {
     const struct tuned *own = session->tables.own;
@@ -125,7 +126,7 @@ static void print_lock(att_session *session, const struct request *request, cons
     }
 }
 
-/* What launches of some sizes take in its place. */
+/* The kernels that launches of some sizes use in place of the choice. */
 static void print_classes(att_session *session, const struct request *request, const struct choice *choice,
                           struct text *text) {
     for (int size_class = 0; choose_has_classes(request, choice) && size_class < SIZE_CLASSES; size_class++) {
@@ -139,7 +140,7 @@ static void print_classes(att_session *session, const struct request *request, c
     }
 }
 
-/* The candidates after the chosen one, which answer when it does not compile. */
+/* The candidates after the chosen one, which are used if it does not compile. */
 static void print_others(att_session *session, const struct request *request, struct choice choice, struct text *text) {
     while (choose_next(session, request, &choice, text))
         text_print(text, "  would be next: %s (%s)\n", choice.variant.name, choice.rule);
@@ -174,7 +175,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
         if (bundled)
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
         text_print(text, "%s", text_string(&passed));
-        if (request.any_schedule) /* what is asked for has no substitute */
+        if (request.any_schedule) /* a requested schedule has no substitute */
             print_others(session, &request, choice, text);
     } else {
         status = failure_set(failure, ATT_UNSUPPORTED, "no kernel answers this problem: %s", choice.reason);

@@ -1,4 +1,4 @@
-/* From a problem's text to a kernel: which variant answers it, and is it here already? */
+/* From a problem's text to a kernel: which variant solves it, and does it exist already? */
 #include "bundle.h"
 #include "session.h"
 #include "sized.h"
@@ -8,7 +8,8 @@
 
 /* --- finding --------------------------------------------------------------------------------------------------- */
 
-/* The best candidate that compiles, with one more user; without `compile` ATT_NOT_PREPARED where a compiler would have to make it. Without bundles an open schedule is answered by the variant itself. */
+/* Finds the best candidate that compiles, with one more user; without `compile`, returns ATT_NOT_PREPARED if a compiler
+   would have to make it. Without bundles, a request with an open schedule gets exactly this variant. */
 static enum att_status find_best(att_session *session, const char *problem, const char *schedule, bool compile,
                                  att_kernel **result, struct failure *failure) {
     struct request request;
@@ -22,7 +23,7 @@ static enum att_status find_best(att_session *session, const char *problem, cons
         att_kernel *kernel = kernel_of_variant(session, &choice.variant, kind, open ? &request : NULL);
         if (!kernel)
             return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while finding a kernel");
-        failure_clear(failure); /* of the candidate before */
+        failure_clear(failure); /* that of the previous candidate */
         if (kernel_build(kernel, compile, failure) == ATT_OK) {
             *result = kernel;
             return ATT_OK;
@@ -38,7 +39,7 @@ static enum att_status find_best(att_session *session, const char *problem, cons
     return failure->status;
 }
 
-/* In the session's thread, while a quick kernel answers. */
+/* Runs in the session's thread, while a quick kernel serves the problem. */
 static void replace_quick(att_session *session, const char *problem, const struct text *asked) {
     struct failure failure = {0};
     att_kernel *kernel = NULL;
@@ -56,8 +57,8 @@ static void replace_quick(att_session *session, const char *problem, const struc
     failure_clear(&failure);
 }
 
-/* The best kernel if no compiler is needed for it; else a quick one, and the best one is compiled in the background; where that is
-   not possible the best one after all. */
+/* Returns the best kernel if it needs no compiler. Otherwise returns a quick one, and the best one is compiled in the
+   background; if that is not possible, returns the best one after all. */
 static enum att_status find_quick(att_session *session, const char *problem, const struct text *asked,
                                   att_kernel **result, struct failure *failure) {
     enum att_status status = find_best(session, problem, NULL, false, result, failure);
@@ -70,7 +71,7 @@ static enum att_status find_quick(att_session *session, const char *problem, con
     if (status == ATT_OK)
         kernel_release(*result);
     else if (status != ATT_UNSUPPORTED && status != ATT_INVALID_TEXT && status != ATT_COMPILE_FAILED)
-        return status; /* the best one would fare no better */
+        return status; /* the best one would fail as well */
     failure_clear(failure);
     return find_best(session, problem, NULL, true, result, failure);
 }
@@ -79,7 +80,7 @@ static enum att_status find(att_session *session, const char *problem, const cha
                             struct failure *failure) {
     struct text asked = {0};
     if (schedule && !*schedule)
-        schedule = NULL; /* an empty schedule is none */
+        schedule = NULL; /* an empty schedule means none */
     text_append(&asked, problem, problem ? strlen(problem) : 0);
     text_append(&asked, schedule ? "\n=" : "\n", schedule ? 2 : 1);
     text_append(&asked, schedule, schedule ? strlen(schedule) : 0);

@@ -35,9 +35,9 @@ static void add_declaration(const struct formula_scope *scope, int number, struc
     text_free(&text);
 }
 
-/* --- which is which ---------------------------------------------------------------------------------------------- */
+/* --- matching names ---------------------------------------------------------------------------------------------- */
 
-/* found[i]: the argument for parameter i. */
+/* Sets found[i] to the argument for parameter i. */
 static enum att_status match(const struct formula_scope *scope, const struct att_attention_args *args,
                              const struct att_param *found[FORMULA_PARAMS], struct failure *failure) {
     if (args->param_count < 0 || (args->param_count > 0 && !args->params))
@@ -173,7 +173,7 @@ static enum att_status check_indices(const struct formula_set *set, const struct
     return ATT_OK;
 }
 
-/* The environment of formulas at a launch; its scalars are set later. */
+/* The environment of formulas at a launch; the caller sets its scalars later. */
 static struct formula_env env_of(const struct shape *shape, const union formula_value scalar[FORMULA_PARAMS]) {
     return (struct formula_env){.name = {[FORMULA_BATCH] = shape->batch,
                                          [FORMULA_HEADS] = shape->heads,
@@ -183,7 +183,7 @@ static struct formula_env env_of(const struct shape *shape, const union formula_
                                 .scalar = scalar};
 }
 
-/* Who is who, and the values of the scalars. */
+/* Matches the arguments to the parameters and reads the scalars. */
 static enum att_status read_scalars(const struct formula_scope *scope, const struct att_attention_args *args,
                                     const struct att_param *found[FORMULA_PARAMS],
                                     struct attention_param to[FORMULA_PARAMS], union formula_value *scalar,
@@ -232,7 +232,7 @@ enum att_status formula_args_check(const struct formula_set *set, const struct a
 
 enum { TABLE_RUN = 64, TABLE_BOUNDS = 8 }; /* as in templates/expression/bounds.cuh */
 
-/* Bytes of the table of a tensor of this shape, a multiple of the alignment; false on overflow. */
+/* Computes the bytes of the table for a tensor of this shape, a multiple of the alignment; false on overflow. */
 static bool table_bytes(int dims, const int64_t *size, int64_t *bytes) {
     *bytes = (size[dims - 1] + TABLE_RUN - 1) / TABLE_RUN;
     for (int d = 0; d < dims - 1; d++)

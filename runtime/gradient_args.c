@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* found[i]: the argument for parameter i. */
+/* Sets found[i] to the argument for parameter i. */
 static enum att_status match(const struct formula_set *set, const struct att_attention_backward_args *args,
                              const struct att_param_gradient *found[FORMULA_PARAMS], struct failure *failure) {
     if (args->param_gradient_count < 0 || (args->param_gradient_count > 0 && !args->param_gradients))

@@ -1,4 +1,4 @@
-/* From a chosen variant to a loaded kernel: bundle, else source -> cache or compiler -> device. */
+/* From a chosen variant to a loaded kernel: from a bundle, otherwise source -> cache or compiler -> device. */
 #include "bundle.h"
 #include "clock.h"
 #include "origin.h"
@@ -15,19 +15,19 @@
 
 enum { FILE_NAME = VARIANT_NAME + 4 };
 
-/* One attempt to make a kernel, until all of it is good. */
+/* The state of one attempt to make a kernel, until all of it has succeeded. */
 struct build {
     att_session *session;
     const struct variant *variant;
     struct source source;
-    struct text toolchain; /* the identity of its compiler, as far as it is known */
+    struct text toolchain; /* the identity of its compiler, as far as known */
     const char *entries[PLAN_LAUNCHES];
-    char file[FILE_NAME]; /* what the compiler calls the source */
+    char file[FILE_NAME]; /* file name that the compiler uses for the source */
     double compile_seconds;
-    bool known; /* only what needs no compiler */
+    bool known; /* only if no compiler is needed */
 };
 
-/* --- metadata: what the cache keeps beside the binary, as "name: value" lines ------------------------------------- */
+/* --- metadata: stored in the cache beside the binary, as "name: value" lines -------------------------------------- */
 
 static void write_meta(const struct build *build, const struct binary *binary, struct text *meta) {
     text_print(meta,
@@ -37,7 +37,7 @@ static void write_meta(const struct build *build, const struct binary *binary, s
                binary->registers, binary->spill_bytes, binary->instructions, fmin(build->compile_seconds, 1000) * 1e6);
 }
 
-/* -1 when it is not there: the entry is whole (the cache has checked), so another version wrote it. */
+/* Returns -1 if the value is missing: the cache has checked that the entry is whole, so another version wrote it. */
 static int read_meta(const struct cache_entry *entry, const char *name) {
     const char *at = entry->meta, *end = at + entry->meta_size;
     size_t length = strlen(name);
@@ -124,7 +124,7 @@ static enum att_status compile(void *context, struct cache_entry *entry, struct 
     return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory while compiling %s", build->file);
 }
 
-/* From the cache, else compiled; a refusal that was kept is the failure that it was. */
+/* Gets the entry from the cache, otherwise compiles; a cached refusal becomes the original failure again. */
 static enum att_status get_entry(struct build *build, struct cache_key *key, struct cache_entry *entry, int *hit,
                                  struct failure *failure) {
     *hit = 1;
@@ -133,7 +133,7 @@ static enum att_status get_entry(struct build *build, struct cache_key *key, str
     enum att_status status = ATT_OK;
     if (!build->known)
         status = cache_get(build->session->cache, key, compile, build, entry, hit, failure);
-    if (status != ATT_OK && toolchain_changed(build->session, &build->toolchain)) { /* once more, under the right key */
+    if (status != ATT_OK && toolchain_changed(build->session, &build->toolchain)) { /* once more, with the right key */
         failure_clear(failure);
         cache_key_free(key);
         if (make_key(build, key, failure) != ATT_OK)
@@ -197,7 +197,8 @@ static struct att_kernel_info describe_entry(const struct build *build, const st
                                     .from = hit ? "disk" : "compiler"};
 }
 
-/* Bytes that the device refuses although the cache found them whole (a changed driver, say) are rebuilt, once. */
+/* If the device refuses bytes that the cache found whole (for example after a change of the driver), they are rebuilt,
+   once. */
 static enum att_status load_from_cache(att_kernel *kernel, struct build *build, struct cache_key *key,
                                        struct failure *failure) {
     att_session *session = kernel->session;
@@ -221,7 +222,7 @@ static enum att_status load_from_cache(att_kernel *kernel, struct build *build, 
     }
 }
 
-/* Expand the source and make its key. Close it in any case. */
+/* Expands the source and makes its key. Free the build in any case. */
 static enum att_status open_build(struct build *build, struct cache_key *key, struct failure *failure) {
     struct diag diag = {0};
     snprintf(build->file, sizeof build->file, "%s.cu", build->variant->name);
@@ -285,7 +286,7 @@ enum att_status kernel_build(att_kernel *kernel, bool compile_it, struct failure
     else if (pthread_mutex_trylock(&kernel->lock) != 0)
         return failure_set(failure, ATT_NOT_PREPARED, "%s is being compiled", kernel->variant.name);
     if (!atomic_load(&kernel->ready)) {
-        formula_set_close(&kernel->formulas); /* of an attempt that failed */
+        formula_set_close(&kernel->formulas); /* from a failed attempt */
         if (!formula_set_open(&kernel->formulas, &kernel->variant.knobs))
             status = failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for the mask and the score");
         else if (!load_from_bundle(kernel))

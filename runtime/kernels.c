@@ -1,4 +1,4 @@
-/* kernels: those that a session holds, each with its users. The ones that were idle longest go first. */
+/* kernels: the kernels of a session, each with its users. Those that have been idle longest are unloaded first. */
 #include "session.h"
 
 #include <stdlib.h>
@@ -11,13 +11,13 @@ void kernel_use(att_kernel *kernel) {
 }
 
 static void leave(att_kernel *kernel) {
-    if (kernel->users == 0 || --kernel->users > 0) /* released more often than found: nothing to leave */
+    if (kernel->users == 0 || --kernel->users > 0) /* released more often than found: ignore */
         return;
     kernel->session->idle++;
     kernel->last_used = ++kernel->session->clock;
 }
 
-/* A kernel that goes no longer uses those that launches of some sizes take in its place. */
+/* A kernel that is unloaded no longer uses those that launches of some sizes use in its place. */
 static void leave_others(att_kernel *kernel) {
     for (int size_class = 0; kernel->by_sizes && size_class < SIZE_CLASSES; size_class++) {
         att_kernel *other = atomic_load(&kernel->by_sizes->kernel[size_class]);
@@ -26,7 +26,7 @@ static void leave_others(att_kernel *kernel) {
     }
 }
 
-/* Take the kernel that was idle longest out of the session. */
+/* Takes the kernel that has been idle longest out of the session. */
 static att_kernel *take_idle(att_session *session) {
     att_kernel **oldest = NULL;
     for (att_kernel **link = &session->kernels; *link; link = &(*link)->next)
@@ -41,7 +41,8 @@ static att_kernel *take_idle(att_session *session) {
     return kernel;
 }
 
-/* One user leaves. When too many kernels are idle a quarter of them goes: unloading waits for the device. */
+/* Removes one user. If too many kernels are idle, unloads a quarter of them at once, since unloading waits for the
+   device. */
 void kernel_release(att_kernel *kernel) {
     att_session *session = kernel->session;
     att_kernel *gone = NULL;
@@ -54,7 +55,7 @@ void kernel_release(att_kernel *kernel) {
         gone = taken;
     }
     pthread_mutex_unlock(&session->lock);
-    if (gone) /* they may still be running; what failed there has no reader here */
+    if (gone) /* they may still be running; nobody reads a failure here */
         session->type->synchronize(session->backend, &failure);
     failure_clear(&failure);
     for (att_kernel *next; gone; gone = next) {
@@ -94,7 +95,7 @@ att_kernel *kernel_of_variant(att_session *session, const struct variant *varian
     struct text canonical = {0};
     att_kernel *kernel = NULL;
     text_print(&canonical, "%u\n", kind);
-    if (request) { /* what its other kernels depend on beside the variant */
+    if (request) { /* what its other kernels depend on besides the variant */
         const int alignment = request->hints.alignment;
         text_print(&canonical, "%d %d %d\n", request->knobs.target, alignment < BOX_ALIGNMENT ? alignment : 0,
                    request->hints.shape.len_q >= 0);

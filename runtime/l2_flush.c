@@ -2,8 +2,8 @@
 
 enum { THREADS = 256, BLOCKS_OF_SM = 8 };
 
-/* Each thread reads every gridDim * blockDim-th 16 bytes. The buffer is 0, so that nothing is ever stored; but for the store, the loads
-   would be in vain, and left out. */
+/* Each thread reads every gridDim * blockDim-th 16 bytes. The buffer is 0, so nothing is ever stored; without the store
+   the loads would have no effect, and the compiler would remove them. */
 static const char ptx[] = ".version 6.3\n"
                           ".target sm_75\n"
                           ".address_size 64\n"

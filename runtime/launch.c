@@ -1,4 +1,4 @@
-/* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless something is wrong. */
+/* att_launch: arguments -> checked parameters -> grid -> device. No allocation and no lock unless an error occurs. */
 #include "formula_args.h"
 #include "read_args.h"
 #include "sized.h"
@@ -20,9 +20,9 @@ static bool fills_tables(const struct plan *plan) {
     return fills;
 }
 
-/* What the kernel works with, and the tables of its mask behind that. */
+/* Workspace of the kernel itself, followed by the tables of its mask. */
 struct room {
-    size_t own, tables; /* own: a multiple of the alignment where tables follow */
+    size_t own, tables; /* own: a multiple of the alignment if tables follow */
 };
 
 static enum att_status eval_workspace(const att_kernel *kernel, const struct att_args *args, const struct shape *shape,
@@ -41,7 +41,7 @@ static enum att_status eval_workspace(const att_kernel *kernel, const struct att
     return room->tables <= SIZE_MAX - room->own ? ATT_OK : too_large("the size of the workspace", failure);
 }
 
-/* All grids before the first launch, so that a size which is refused starts nothing. */
+/* Computes all grids before the first launch, so that a refused size starts nothing. */
 static enum att_status eval_grids(const struct plan *plan, const struct shape *shape, int64_t grids[PLAN_LAUNCHES],
                                   struct failure *failure) {
     for (int i = 0; i < plan->launches; i++) {
@@ -61,7 +61,7 @@ static enum att_status eval_grids(const struct plan *plan, const struct shape *s
     return ATT_OK;
 }
 
-/* What the plan and the caller say beside the family's own arguments. */
+/* Sets what comes from the plan and the caller in addition to the family's own arguments. */
 static void set_workspace(struct arguments *arguments, void *workspace) {
     struct attention_params *attention = arguments_attention(arguments);
     if (!attention)
@@ -70,13 +70,13 @@ static void set_workspace(struct arguments *arguments, void *workspace) {
     attention->splits = (int)arguments->shape.key_parts;
 }
 
-/* What no caller says. */
+/* Sets the members that no caller sets. */
 static enum att_status complete_shape(const att_kernel *kernel, struct shape *shape, struct failure *failure) {
     shape->sm_count = kernel->session->info.sm_count;
     return plan_split(&kernel->plan.splits, shape) ? ATT_OK : too_large("the number of splits", failure);
 }
 
-/* What a launch of the plan takes. */
+/* Returns the parameters of one launch of the plan. */
 static const void *params_of(const struct plan *plan, int launch, struct arguments *arguments,
                              struct mapped_params *mapped, size_t *size) {
     bool maps = plan_with_maps(plan, launch);
@@ -89,7 +89,7 @@ static const void *params_of(const struct plan *plan, int launch, struct argumen
                 : (const void *)((const char *)&arguments->params + arguments->params_begin);
 }
 
-/* No kernel is compiled or loaded while a graph is recorded. */
+/* No kernel is compiled or loaded during graph capture. */
 static enum att_status check_capture(const att_kernel *kernel, void *stream, struct failure *failure) {
     const att_session *session = kernel->session;
     if (!session->type->capturing || !session->type->capturing(session->backend, stream))
@@ -104,7 +104,8 @@ static enum att_status prepare(att_kernel *kernel, void *stream, struct failure 
     return check_capture(kernel, stream, failure) == ATT_OK ? kernel_prepare(kernel, failure) : failure->status;
 }
 
-/* decode and mla count K/V tiles over all Q tiles in an int. Where lengths vary, decode counts each Q tile as up to 16 more. */
+/* decode and mla count K/V tiles over all Q tiles in an int. If lengths vary, decode counts each Q tile as up to 16
+   more. */
 static enum att_status check_runs(const struct knobs *knobs, const struct shape *shape, struct failure *failure) {
     if (knobs->algorithm != algorithm_decode && knobs->algorithm != algorithm_mla)
         return ATT_OK;
@@ -126,7 +127,7 @@ static enum att_status check_runs(const struct knobs *knobs, const struct shape 
         tiles, knobs->block_m, knobs->block_n, most);
 }
 
-/* Can a kernel launch these sizes, in the workspace that there is? Into arguments->shape and *room what it makes of them. */
+/* Checks that a kernel can launch these sizes with the given workspace; sets arguments->shape and *room accordingly. */
 static enum att_status check_sizes(const att_kernel *kernel, const struct att_args *args, struct arguments *arguments,
                                    struct room *room, struct failure *failure) {
     const struct plan *plan = &kernel->plan;
@@ -135,13 +136,14 @@ static enum att_status check_sizes(const att_kernel *kernel, const struct att_ar
         complete_shape(kernel, &arguments->shape, failure) != ATT_OK)
         return failure->status;
     if (!args->workspace && plan->splits.expr[PLAN_SPLIT_TILES].count)
-        arguments->shape.key_parts = 1; /* a launch that may choose makes do without room for parts */
+        arguments->shape.key_parts = 1; /* a launch that may choose does not split without room for parts */
     if (eval_workspace(kernel, args, &arguments->shape, room, failure) != ATT_OK)
         return failure->status;
     return arguments_check_workspace(arguments, args, room->own + room->tables, failure);
 }
 
-/* Puts the kernel of these sizes in the place of *kernel, unless it cannot launch them, in a smaller workspace than it needs say. */
+/* Replaces *kernel by the kernel of these sizes, unless that cannot launch them, for example in a workspace smaller
+   than it needs. */
 static enum att_status take_by_sizes(att_kernel **kernel, const struct att_args *args, void *stream,
                                      struct arguments *arguments, struct room *room, struct failure *failure) {
     struct by_sizes *by_sizes = (*kernel)->by_sizes;
@@ -154,7 +156,7 @@ static enum att_status take_by_sizes(att_kernel **kernel, const struct att_args 
             return failure->status;
     }
     if (own && (*kernel)->plan.maps && tensor_maps_check(arguments, failure) != ATT_OK)
-        return failure->status; /* what it cannot take no other one does for it */
+        return failure->status; /* if this kernel cannot take them, no other one takes its place */
     if (own && check_sizes(own, args, arguments, room, failure) == ATT_OK) {
         *kernel = own;
         return ATT_OK;
@@ -216,7 +218,7 @@ enum att_status att_launch(att_kernel *kernel, const struct att_args *args, void
     return session_fail(kernel->session, &failure);
 }
 
-/* Of the kernel that launches of these sizes take when they have room. */
+/* The size for the kernel that launches of these sizes use if they have a workspace. */
 static enum att_status workspace_size(const att_kernel *kernel, const struct att_args *args, size_t *bytes,
                                       struct failure *failure) {
     struct shape shape;

@@ -1,4 +1,4 @@
-/* Device memory for programs that have no other means: straight to the device. */
+/* Device memory for programs without an allocator of their own: calls go straight to the device. */
 #include "session.h"
 
 static enum att_status refuse(att_session *session, const char *what) {

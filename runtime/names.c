@@ -9,7 +9,7 @@ enum { ROOM_FIRST = 64 };
 
 struct name {
     struct name *next;          /* in the bucket */
-    struct name *older, *newer; /* by use */
+    struct name *older, *newer; /* in order of use */
     struct att_kernel *kernel;
     uint64_t hash;
     size_t size;
@@ -48,7 +48,7 @@ static void forget(struct names *names, struct name *name) {
     free(name);
 }
 
-/* Twice as many buckets when there is a text for each. Where memory is short the old ones serve on. */
+/* Doubles the number of buckets when there is a text for each. If memory is short, the old buckets remain in use. */
 static bool grow(struct names *names) {
     size_t room = names->room ? 2 * names->room : ROOM_FIRST;
     struct name **buckets = calloc(room, sizeof *buckets);

@@ -1,4 +1,4 @@
-/* names: texts -> kernels. A bounded table drops the text that was looked up longest ago. */
+/* names: texts -> kernels. A bounded table drops the least recently used text. */
 #ifndef ATTILE_NAMES_H
 #define ATTILE_NAMES_H
 
@@ -14,16 +14,16 @@ struct names {
     struct name *oldest, *newest;
 };
 
-/* The kernel of a text, which becomes the last one looked up; null = not known. */
+/* Returns the kernel of a text, which becomes the most recently used; null = not known. */
 struct att_kernel *names_find(struct names *names, const struct text *text);
 
-/* Remember a text that is not known yet. False: out of memory. */
+/* Adds a text that is not known yet. False: out of memory. */
 bool names_add(struct names *names, const struct text *text, struct att_kernel *kernel);
 
-/* The kernel of a text from now on, whether it has one or not. False: out of memory. */
+/* Sets the kernel of a text, whether it already has one or not. False: out of memory. */
 bool names_set(struct names *names, const struct text *text, struct att_kernel *kernel);
 
-/* Forget all texts of a kernel. */
+/* Forgets all texts of a kernel. */
 void names_forget(struct names *names, const struct att_kernel *kernel);
 
 void names_free(struct names *names);

@@ -33,7 +33,7 @@ struct nvml *nvml_open(const char *bus) {
             return nvml;
         nvml->shutdown();
     }
-    free(nvml); /* the library stays: the driver keeps threads of its own */
+    free(nvml); /* the library stays loaded: the driver keeps threads of its own */
     return NULL;
 }
 

@@ -48,7 +48,7 @@ struct nvrtc {
 const char *const nvrtc_sonames[NVRTC_SONAMES] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 const char *const nvrtc_folders[NVRTC_FOLDERS] = {"lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"};
 
-/* In this order; the last is there always, and the environment's must be absolute. */
+/* In this order; the last always exists, and those from the environment must be absolute. */
 static const char *const roots[NVRTC_ROOTS] = {"CUDA_HOME", "CUDA_PATH", "/usr/local/cuda"};
 
 const char *nvrtc_root(int i) {
@@ -56,7 +56,7 @@ const char *nvrtc_root(int i) {
     return root && *root == '/' ? root : NULL;
 }
 
-/* dlopen reports which of several libraries is missing; keep that for the failure. */
+/* dlopen reports which of several libraries is missing; this text is kept for the failure. */
 static bool try_open(struct nvrtc *nvrtc, const char *path, int flags, const char *rule, struct text *tried) {
     nvrtc->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     if (!nvrtc->library) {
@@ -83,7 +83,7 @@ static bool try_folder(struct nvrtc *nvrtc, const char *root, const char *rule, 
 
 static bool find_library(struct nvrtc *nvrtc, struct text *tried) {
     const char *path = secure_getenv("ATTILE_NVRTC");
-    if (path && *path) /* an explicit wish is granted or refused, never replaced by something else */
+    if (path && *path) /* an explicit request is fulfilled or refused, never replaced */
         return try_open(nvrtc, path, 0, "ATTILE_NVRTC", tried);
     for (int i = 0; i < NVRTC_SONAMES; i++)
         if (try_open(nvrtc, nvrtc_sonames[i], RTLD_NOLOAD, "loaded already", &(struct text){.failed = true}))
@@ -130,7 +130,7 @@ static int read_build_id(struct dl_phdr_info *info, size_t size, void *context) 
     return 1;
 }
 
-/* Where a loaded library lies and which build it is; without a build-id, its size must do. */
+/* Finds the path of a loaded library and its build; without a build-id, its size serves instead. */
 static void identify(void *library, char path[PATH_MAX], char id[BUILD_ID]) {
     struct link_map *map;
     if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0)
@@ -143,8 +143,8 @@ static void identify(void *library, char path[PATH_MAX], char id[BUILD_ID]) {
         snprintf(id, BUILD_ID, "%lld bytes", (long long)status.st_size);
 }
 
-/* The library opens its builtins by bare name, which fails when its own folder is not on the search path. A library of
-   that name that is already loaded is taken instead, so load it from the same folder first. */
+/* The library opens its builtins by bare name, which fails if its own folder is not on the search path. If a library of
+   that name is already loaded, it is used instead, so this function first loads it from the same folder. */
 static void load_builtins(struct nvrtc *nvrtc) {
     char path[PATH_MAX];
     const char *slash = strrchr(nvrtc->path, '/');
@@ -226,8 +226,8 @@ static const char ptx_prefix[] = "compute_";
 
 static bool is_ptx(const char *arch) { return strncmp(arch, ptx_prefix, sizeof ptx_prefix - 1) == 0; }
 
-/* "sm_90a" -> 90; -1 for anything that is not sm_, digits, and perhaps one of the letters a and f, or compute_ and digits: PTX
-   with a letter would serve no later GPU. */
+/* "sm_90a" -> 90. Valid are sm_, digits and optionally one of the letters a and f, or compute_ and digits; -1 for
+   everything else. PTX with a letter would serve no later GPU. */
 static int arch_number(const char *arch) {
     int number = 0, used = 0;
     const char *digits = arch + (is_ptx(arch) ? sizeof ptx_prefix - 1 : 3);
@@ -248,7 +248,7 @@ bool nvrtc_knows(const struct nvrtc *nvrtc, const char *arch) {
     return nvrtc->archs_known == 0 && number > 0;
 }
 
-/* The closed list of options. -no-cache: NVRTC's own cache returns no log, and ours is in front of it anyway. */
+/* The complete list of options. -no-cache: NVRTC's own cache returns no log, and our cache precedes it anyway. */
 static int list_options(const struct nvrtc *nvrtc, const char *arch, char arch_option[32],
                         const char *options[OPTIONS_MOST]) {
     int count = 0;
@@ -282,7 +282,7 @@ static void read_log(const struct nvrtc *nvrtc, void *program, struct text *log)
     free(bytes);
 }
 
-/* A string: its size counts the NUL. */
+/* PTX is a string: its size includes the NUL. */
 static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const struct compile_job *job,
                                 struct binary *binary, struct failure *failure) {
     if (nvrtc->ptx_size(program, &binary->size) != NVRTC_SUCCESS || binary->size <= 1)
@@ -295,9 +295,9 @@ static enum att_status take_ptx(const struct nvrtc *nvrtc, void *program, const 
     return ATT_OK;
 }
 
-/* Warps that multiply by wgmma are given as many registers as they need (setmaxnreg), so that spills there are no trade of the
-   compiler's but a budget that did not hold. One instruction in thirty costs less than another schedule does. Warps that only load
-   have time for spills, and in other kernels measuring decides. */
+/* Warps that multiply with wgmma get as many registers as they need (setmaxnreg), so spills there are not a trade-off
+   of the compiler but an exceeded budget. One instruction in thirty costs less than another schedule does. Warps that
+   only load have time for spills, and in other kernels measurements decide. */
 static bool spills_too_much(const struct cubin_usage *usage, struct text *reason) {
     enum { ONE_IN = 30 };
     if (usage->spills_among_products * ONE_IN <= usage->instructions_among_products)

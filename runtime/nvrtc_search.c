@@ -1,4 +1,4 @@
-/* What decides which NVRTC a process finds, without opening one. */
+/* What determines which NVRTC a process finds, without opening one. */
 #include "nvrtc.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file that was replaced has another stamp. Absent files count, since one that appears may be found first. */
+/* A replaced file has another stamp. Absent files count too, since a file that appears may be found first. */
 static void print_stamp(const char *path, struct text *search) {
     struct stat status;
     if (stat(path, &status) == 0)
@@ -28,7 +28,8 @@ static void print_folder(const char *folder, struct text *search) {
     }
 }
 
-/* Where dlopen looks for a name without a slash: the path of the object that calls it, LD_LIBRARY_PATH, the system's cache. */
+/* Stamps the places where dlopen looks for a name without a slash: the path of the object that calls it,
+   LD_LIBRARY_PATH, the system's cache. */
 static bool print_system(struct text *search) {
     Dl_info info;
     struct link_map *own;
@@ -61,7 +62,7 @@ static bool is_loaded(void) {
 bool nvrtc_search(struct text *search) {
     const char *path = secure_getenv("ATTILE_NVRTC");
     if (path && *path && *path != '/')
-        return false; /* dlopen searches for it */
+        return false; /* dlopen would search for it */
     if (path && *path) {
         print_stamp(path, search);
         return !search->failed;

@@ -5,7 +5,7 @@
 
 enum { LINES_SHOWN = 20 };
 
-/* The line number after the file's name, in the form of NVRTC or of a C++ compiler; 0 = none there. */
+/* Returns the line number after the file's name, in the form of NVRTC or of a C++ compiler; 0 = there is none. */
 static int read_line(const char *at) {
     char *end;
     if (*at != '(' && *at != ':')

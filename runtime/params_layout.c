@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The end of the space or comment at `at`; `at` itself when there is none. A directive is no comment. */
+/* Returns the end of the space or comment at `at`; `at` itself if there is none. A directive is not a comment. */
 static const char *skip_one(const char *at) {
     if (text_is_blank(*at) || *at == '\n')
         return at + 1;

@@ -92,7 +92,7 @@ static bool read_step(struct word word, struct plan_step *step) {
     return shape >= 0 || read_number(word, INT64_MIN, INT64_MAX, &step->value);
 }
 
-/* To the end of the line. In postfix the depth of the stack tells whether operators have their operands. */
+/* Reads to the end of the line. In postfix the depth of the stack shows whether operators have their operands. */
 static bool read_expr(const char **at, struct plan_expr *expr) {
     int depth = 0;
     *expr = (struct plan_expr){0};
@@ -168,7 +168,7 @@ static const struct {
 } about_launch[] = {
     {"cluster", read_cluster}, {"dependent", read_dependent}, {"params", read_params}, {"fills", read_fills}};
 
-/* Read such a line. False when it is none; *good when it is right. */
+/* Reads such a line. False if it is not one; *good if it is valid. */
 static bool read_about(struct word word, const char **at, struct plan *plan, bool *good) {
     for (size_t i = 0; i < sizeof about_launch / sizeof *about_launch; i++)
         if (is_word(word, about_launch[i].word)) {

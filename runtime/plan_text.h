@@ -1,5 +1,5 @@
-/* plan_text: a launch plan as text and back, so that bundles can carry it. One line a launch, and below it what is special
-   about it; expressions in postfix:
+/* plan_text: a launch plan as text and back, so that bundles can store it. One line per launch, followed by its special
+   properties; expressions in postfix:
 
        launch ENTRY THREADS SHARED_BYTES len_q 63 + 64 / heads * sm_count min
        cluster 2
@@ -15,7 +15,7 @@
 
 void plan_write(const struct plan *plan, struct text *text);
 
-/* False when the text is not a whole, well-formed plan with at least one launch. */
+/* False if the text is not a complete, well-formed plan with at least one launch. */
 bool plan_read(const char *text, struct plan *plan);
 
 #endif

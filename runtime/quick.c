@@ -49,7 +49,7 @@ static void *take_jobs(void *context) {
     return NULL;
 }
 
-/* With the session's lock held. A thread that no longer runs takes no lock any more, so it can be waited for. */
+/* Call with the session's lock held. A thread that no longer runs takes no more locks, so it can be waited for. */
 static bool start_thread(att_session *session) {
     struct quick *quick = &session->quick;
     if (quick->running)

@@ -45,7 +45,8 @@ enum att_status rope_read(const struct knobs *knobs, struct rope_args *args, int
 }
 
 void rope_turns(double base, int half, unsigned long long *turns) {
-    /* products, because a launch has no time for as many powers; 64 bits of mantissa keep what they lose below 2^-56 */
+    /* products, because a launch has no time for as many calls of powl; with 64 bits of mantissa their error stays
+       below 2^-56 */
     long double ratio = powl((long double)base, -1.0L / half), turn = 0x1p64L / (2 * 3.14159265358979323846264338L);
     for (int i = 0; i < half; i++, turn *= ratio)
         turns[i] = (unsigned long long)(turn + 0.5L);

@@ -31,7 +31,7 @@ static enum att_status check_given(const struct knobs *knobs, const struct scale
     return ATT_OK;
 }
 
-/* As a tensor; strides that go without saying are set. */
+/* Describes the scale as a tensor, and sets the default strides. */
 static struct tensor list(const struct knobs *knobs, struct scale *scale, const struct extents *e, int64_t kv_heads) {
     struct tensor tensor = {.name = scale->name, .data = scale->data, .element = (int)sizeof(float)};
     if (knobs->kv_scale != kv_scale_token) {
@@ -47,9 +47,9 @@ static struct tensor list(const struct knobs *knobs, struct scale *scale, const 
         scale->head = e->size_rows_kv;
         scale->batch = kv_heads * e->size_rows_kv; /* both fit an int */
     }
-    if (knobs->layout == layout_ragged && e->size_pages == 1) /* packed: there is no such dimension */
+    if (knobs->layout == layout_ragged && e->size_pages == 1) /* packed: this dimension does not exist */
         scale->batch = 0;
-    tensor.dims = 4; /* rows may lie apart, unlike the last dimension of other tensors: numbers of one element */
+    tensor.dims = 4; /* rows may lie apart, unlike the last dimension of other tensors: arrays of one number */
     tensor.dim[0].name = e->pages, tensor.dim[0].stride = "batch_stride";
     tensor.dim[0].extent = e->size_pages, tensor.dim[0].step = scale->batch;
     tensor.dim[1].name = "kv_heads", tensor.dim[1].stride = "head_stride";

@@ -16,7 +16,7 @@ struct message {
     struct text text;
 };
 
-/* Counted, not the system's thread ids: those are used again after a thread has ended. */
+/* Numbers threads by counting, since the system reuses its thread ids after a thread has ended. */
 static uint64_t this_thread(void) {
     static atomic_uint_fast64_t threads;
     static _Thread_local uint64_t thread;
@@ -54,7 +54,7 @@ enum att_status session_fail(att_session *session, struct failure *failure) {
 const char *att_message(const att_session *session) {
     if (!session)
         return "";
-    if (session->process != process_number()) /* the lock may be held by a thread that this process does not have */
+    if (session->process != process_number()) /* a thread that this process does not have may hold the lock */
         return "the process forked after att_open; open a new session in the child";
     pthread_mutex_t *lock = &((att_session *)(uintptr_t)session)->lock;
     pthread_mutex_lock(lock);
@@ -68,7 +68,7 @@ enum att_status session_enter(att_session *session) {
     if (!session)
         return ATT_INVALID_ARGUMENT;
     if (session->process != process_number())
-        return ATT_FORKED; /* att_message knows */
+        return ATT_FORKED; /* att_message explains it */
     if (session->open)
         return ATT_OK;
     struct failure failure = {0};
@@ -119,7 +119,8 @@ static enum att_status copy_bundles(att_session *session, const struct att_bundl
     return ATT_OK;
 }
 
-/* A bundle for other devices is no error, but why kernels are compiled all the same must be known somewhere. */
+/* A bundle for other devices is not an error, but the user must be able to find out why kernels are compiled
+   nevertheless. */
 static void tell_of_idle_bundles(const att_session *session) {
     for (int i = 0; session->bundles && session->bundles[i]; i++) {
         struct text built = {0};
@@ -212,7 +213,7 @@ void att_close(att_session *session) {
         return; /* the device and all locks belong to the parent; touching them here could hang or harm it */
     struct failure failure = {0};
     quick_close(session);
-    if (session->backend) /* a fault of an earlier launch has nowhere to go now */
+    if (session->backend) /* a fault of an earlier launch can no longer be reported */
         session->type->synchronize(session->backend, &failure);
     failure_clear(&failure);
     for (att_kernel *next, *kernel = session->kernels; kernel; kernel = next) {
@@ -240,11 +241,11 @@ void att_close(att_session *session) {
 /* --- describing ------------------------------------------------------------------------------------------------ */
 
 enum att_status att_session_describe(const att_session *session, struct att_session_info *info) {
-    att_session *asked = (att_session *)(uintptr_t)session; /* the message of a failure is all that changes */
+    att_session *asked = (att_session *)(uintptr_t)session; /* only the message of a failure changes */
     enum att_status status = session_enter(asked);
     if (status != ATT_OK)
         return status;
-    struct text identity = {0}; /* asking for it makes the device look for its compiler, which att_open does not */
+    struct text identity = {0}; /* asking for it makes the device look for its compiler; att_open does not */
     struct failure failure = {0};
     struct backend_info device;
     session->type->identity(session->backend, NULL, &identity, &failure);

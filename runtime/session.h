@@ -1,4 +1,4 @@
-/* session: what att_session and att_kernel hold, and what the files that implement attile.h share. */
+/* session: the contents of att_session and att_kernel, and what the files that implement attile.h share. */
 #ifndef ATTILE_SESSION_H
 #define ATTILE_SESSION_H
 
@@ -16,20 +16,20 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Limits of a session: texts of problems, and released kernels that stay loaded. */
+/* Limits of a session: number of problem texts, and of released kernels that stay loaded. */
 enum { TEXTS_KEPT = 4096, KERNELS_KEPT = 64 };
 
-/* What a kernel answers. Those of one variant but different kinds are different kernels: a bundle may answer an open
-   schedule with another one, and launches of a kernel found without sizes may take others (by_sizes.h). Flags. */
+/* What a kernel stands for. Kernels of one variant but different kinds are different: a bundle may supply another
+   schedule for an open one, and launches of a kernel found without sizes may use others (by_sizes.h). Flags. */
 enum kernel_kind { KERNEL_OF_VARIANT, KERNEL_OF_ANY_SCHEDULE = 1, KERNEL_OF_ANY_SIZES = 2 };
 
 struct att_kernel {
     struct att_session *session;
     struct variant variant; /* complete */
     unsigned kind;
-    struct by_sizes *by_sizes; /* of KERNEL_OF_ANY_SIZES, else null; owned */
-    pthread_mutex_t lock;      /* held while building and loading: the other threads that want it wait */
-    atomic_bool ready;         /* all below is set and stays, `prepared` excepted */
+    struct by_sizes *by_sizes; /* for KERNEL_OF_ANY_SIZES, otherwise null; owned */
+    pthread_mutex_t lock;      /* held while building and loading: other threads that need the kernel wait */
+    atomic_bool ready;         /* everything below is set and does not change, except `prepared` */
     atomic_bool prepared;
     struct module *module;
     struct plan plan;
@@ -37,7 +37,7 @@ struct att_kernel {
     struct text source;          /* empty for a bundle's kernel */
     struct att_kernel_info info;
 
-    struct att_kernel *next; /* of all in the session */
+    struct att_kernel *next; /* in the list of all kernels of the session */
 
     /* Guarded by the session's lock. */
     unsigned users;     /* finds not yet released */
@@ -58,7 +58,7 @@ struct att_session {
     void *log_context;
 
     struct tables tables;
-    bool modelled; /* the model knows this device: */
+    bool modelled; /* the model knows this device, and gpu is set */
     struct model_gpu gpu;
     pthread_mutex_t lock;  /* guards what follows */
     struct names variants; /* the kernel of each variant in the session, by its canonical text */
@@ -70,34 +70,36 @@ struct att_session {
     struct message *messages; /* the last failure of each thread that had one */
 };
 
-/* att_open; with `compile_for` ("sm_90a", not null) on cuda a session that only compiles, which needs no GPU. */
+/* att_open. If `compile_for` ("sm_90a") is not null, opens a session on cuda that only compiles, which needs no GPU. */
 enum att_status session_open(const struct att_options *options, const char *compile_for, att_session **session);
 
-/* A session that chooses kernels as one on the device of that name would, and can do nothing else: it needs neither the
-   device nor a compiler. A table that the options name is then the only one. `arch` "host" is this CPU. `device` is
-   borrowed. */
+/* Opens a session that chooses kernels as one on the device of that name would, and can do nothing else: it needs
+   neither the device nor a compiler. If the options name a table, it is the only one. `arch` "host" is this CPU.
+   `device` is borrowed. */
 enum att_status session_open_to_choose(const struct att_options *options, const char *device, const char *arch,
                                        att_session **session);
 
-/* To be called first by every public function: is this session usable, in this process? Else leaves a message. */
+/* Every public function calls it first: checks that this session is usable, in this process. If not, leaves a
+   message. */
 enum att_status session_enter(att_session *session);
 
-/* Keep the failure as this thread's message, clear it, and return its status. */
+/* Stores the failure as this thread's message, clears it, and returns its status. */
 enum att_status session_fail(att_session *session, struct failure *failure);
 
 void session_log(const att_session *session, enum att_log_level level, const char *format, ...) TEXT_PRINTF(3, 4);
 
-/* kernels.c: the kernel of a variant, new or known, with one more user. `request` of KERNEL_OF_ANY_SIZES, else null. Null: out of memory. */
+/* kernels.c: returns the kernel of a variant, new or known, with one more user. `request` for KERNEL_OF_ANY_SIZES,
+   otherwise null. Null: out of memory. */
 att_kernel *kernel_of_variant(att_session *session, const struct variant *variant, unsigned kind,
                               const struct request *request);
-/* One more user, with the session's lock held. */
+/* Adds one user; call it with the session's lock held. */
 void kernel_use(att_kernel *kernel);
-/* One less, without it. */
+/* Removes one user; call it without the lock. */
 void kernel_release(att_kernel *kernel);
 
-/* kernel.c; without `compile_it`: ATT_NOT_PREPARED where a compiler would have to make it. */
+/* kernel.c; without `compile_it`: ATT_NOT_PREPARED if a compiler would have to make it. */
 enum att_status kernel_build(att_kernel *kernel, bool compile_it, struct failure *failure);
-/* Compile into the cache without loading; nothing to do when it is there. Needs no device. */
+/* Compiles into the cache without loading; does nothing if it is there already. Needs no device. */
 enum att_status kernel_compile(att_session *session, const struct variant *variant, struct att_kernel_info *info,
                                struct failure *failure);
 enum att_status kernel_prepare(att_kernel *kernel, struct failure *failure);

@@ -17,7 +17,7 @@ static const uint32_t round_constants[64] = {
 
 static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-/* One block of 64 bytes into the state: message schedule w, then 64 rounds (6.2.2). */
+/* Mixes one block of 64 bytes into the state: message schedule w, then 64 rounds (6.2.2). */
 static void mix(uint32_t state[8], const unsigned char *block) {
     uint32_t w[64];
     for (int i = 0; i < 16; i++, block += 4)
@@ -48,7 +48,7 @@ void sha256_hex(const void *bytes, size_t size, char hex[65]) {
     for (; left >= 64; left -= 64, next += 64)
         mix(state, next);
 
-    /* Padding: the bit 1, zeros, the size in bits; one block or two. */
+    /* Padding: a 1 bit, zeros, the size in bits; one block or two. */
     unsigned char last[128] = {0};
     if (left)
         memcpy(last, next, left);

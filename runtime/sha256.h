@@ -1,5 +1,5 @@
-/* sha256: bytes to their SHA-256 digest (FIPS 180-4). Names cache entries; written here so that the library needs no
-   cryptography package. */
+/* sha256: bytes -> their SHA-256 digest (FIPS 180-4). Names cache entries; implemented here so that the library needs
+   no cryptography package. */
 #ifndef ATTILE_SHA256_H
 #define ATTILE_SHA256_H
 

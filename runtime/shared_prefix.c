@@ -1,5 +1,6 @@
-/* att_launch_shared_prefix: attention to a prefix that all sequences share, attention of each to its own keys, and their merge: three
-   launches one after the other. Both results lie in the workspace as (tokens, heads, head_dim_v), their LSE as (heads, tokens). */
+/* att_launch_shared_prefix: attention to a prefix that all sequences share, attention of each to its own keys, and
+   their merge: three launches, one after the other. Both results are in the workspace as (tokens, heads, head_dim_v),
+   their LSE as (heads, tokens). */
 #include "arguments.h"
 #include "session.h"
 #include "sized.h"
@@ -11,8 +12,8 @@ enum { PREFIX, OWN, MERGE, STEPS };
 struct steps {
     att_kernel *kernel[STEPS];
     struct att_args args[STEPS];
-    size_t parts;     /* bytes of the two results */
-    size_t workspace; /* of all, with what the kernels need for themselves */
+    size_t parts;     /* bytes of both results */
+    size_t workspace; /* total bytes, including what the kernels need for themselves */
 };
 
 static const char *const step_names[STEPS] = {"prefix.prefix", "kernel", "prefix.merge"};
@@ -85,7 +86,7 @@ static size_t round_up(size_t bytes) {
     return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 }
 
-/* The queries of all sequences as those of one. */
+/* Describes the queries of all sequences as those of one sequence. */
 static enum att_status join_queries(const struct att_attention_args *own, bool packed, struct att_tensor *q,
                                     struct failure *failure) {
     *q = own->q;
@@ -100,7 +101,7 @@ static enum att_status join_queries(const struct att_attention_args *own, bool p
     return ATT_OK;
 }
 
-/* A scale of all tokens or of a head may be that of the sequences' own keys. */
+/* Scales per tensor or per head may be those of the sequences' own keys. */
 static void set_scales(const struct steps *steps, const struct att_shared_prefix *prefix,
                        const struct att_attention_args *own, struct att_attention_args *args) {
     int kind = steps->kernel[PREFIX]->variant.knobs.kv_scale;
@@ -143,7 +144,7 @@ static enum att_status plan_steps(const struct att_args *args, const struct att_
     size_t o_bytes = round_up((size_t)(count * element)), lse_bytes = round_up((size_t)rows * sizeof(float));
     steps->parts = 2 * (o_bytes + lse_bytes);
     char *workspace = args->workspace;
-    float *lse = (float *)(workspace ? workspace + 2 * o_bytes : NULL); /* those of both parts */
+    float *lse = (float *)(workspace ? workspace + 2 * o_bytes : NULL); /* LSE of both parts */
     for (int i = 0; i < STEPS; i++)
         steps->args[i] = *args;
 
@@ -172,7 +173,7 @@ static enum att_status plan_steps(const struct att_args *args, const struct att_
     mine->lse_head_stride = tokens;
     mine->lse_batch_stride = packed ? rows : own->len_q;
 
-    /* A part's queries are (tokens), or (batch, len_q) in one. */
+    /* The queries of a part are (tokens), or equivalently (batch, len_q). */
     struct att_merge_args merge = {.o_parts = {workspace, own->len_q * own->heads * dim, dim, own->heads * dim},
                                    .o_parts_part_stride = (int64_t)(o_bytes / (size_t)element),
                                    .lse_parts = lse,
@@ -192,7 +193,8 @@ static enum att_status plan_steps(const struct att_args *args, const struct att_
     return ATT_OK;
 }
 
-/* What the three need for themselves, behind the parts: they run one after the other, so the largest serves all. */
+/* Adds the workspaces of the three kernels, which follow the parts: the launches run one after the other, so the
+   largest serves all. */
 static enum att_status add_workspace(struct steps *steps, struct failure *failure) {
     size_t most = 0;
     for (int i = 0; i < STEPS; i++) {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Its size now and in 0.1, which no smaller one can be. */
+/* Each struct's size now and its size in 0.1, the smallest possible one. */
 static const struct {
     const char *name;
     size_t now, first;

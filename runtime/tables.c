@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the built-in tables say of one problem. */
+/* The part of the built-in tables that concerns one problem. */
 struct table_part {
     struct table_part *next;
     struct knobs problem;
@@ -35,7 +35,7 @@ enum att_status tables_open(struct tables *tables, const char *path, struct fail
     return failure->status;
 }
 
-/* The tables themselves were made by read_table; only here they are not constant. */
+/* read_table made the tables; only here they are not constant. */
 static void free_table(const struct tuned *table) { tuned_free((struct tuned *)(uintptr_t)table); }
 
 void tables_close(struct tables *tables) {

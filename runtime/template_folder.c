@@ -11,7 +11,7 @@ struct template_folder {
         char *name;
         struct text text;
     } * files;
-    struct diag *diag; /* while templates are parsed, else null */
+    struct diag *diag; /* while templates are parsed, otherwise null */
     char path[];
 };
 
@@ -56,7 +56,7 @@ static bool refuse(const struct template_folder *folder, const char *name, const
     return false;
 }
 
-/* False where links lead elsewhere. What is not there is inside. */
+/* False if links lead elsewhere. A missing file counts as inside. */
 static bool ends_inside(const char *folder, const char *path) {
     char *root = realpath(folder, NULL), *end = realpath(path, NULL);
     size_t size = root ? strlen(root) : 0;

@@ -20,7 +20,7 @@ static bool is_empty(const struct tensor *tensor) {
     return false;
 }
 
-/* Elements from the first to the last one touched, itself included; false on overflow. */
+/* Computes the number of elements from the first to the last one touched, both included; false on overflow. */
 static bool measure_span(const struct tensor *tensor, int64_t *span) {
     *span = tensor->dim[tensor->dims - 1].extent;
     for (int i = 0; i + 1 < tensor->dims; i++) {
@@ -32,7 +32,8 @@ static bool measure_span(const struct tensor *tensor, int64_t *span) {
     return true;
 }
 
-/* No two elements in one place: taken from the smallest stride to the largest, each steps over all before it. */
+/* Checks that no two elements share memory: going from the smallest stride to the largest, each must step over
+   everything before it. */
 static enum att_status check_disjoint(const struct tensor *tensor, struct failure *failure) {
     bool taken[TENSOR_DIMS] = {false};
     int64_t span = tensor->dim[tensor->dims - 1].extent;
@@ -51,7 +52,7 @@ static enum att_status check_disjoint(const struct tensor *tensor, struct failur
             add_shape(tensor, failure);
             return failure->status;
         }
-        span += (tensor->dim[next].extent - 1) * tensor->dim[next].step; /* cannot overflow: measure_span did not */
+        span += (tensor->dim[next].extent - 1) * tensor->dim[next].step; /* measure_span has excluded overflow */
         taken[next] = true;
     }
 }

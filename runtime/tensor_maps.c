@@ -27,7 +27,7 @@ static enum att_status check_stride(const struct tensor *tensor, int dim, struct
     return ATT_OK;
 }
 
-/* Does this dimension's stride matter? With one element in it, it is never used, and so may be anything. */
+/* True if this dimension's stride matters. With a single element it is never used, and may have any value. */
 static bool is_stepped(const struct tensor *tensor, int dim) {
     return tensor->begin != tensor->end && tensor->dim[dim].extent > 1 && dim != COLS;
 }
@@ -44,18 +44,16 @@ static enum att_status check_tensor(const struct tensor *tensor, struct failure 
     return ATT_OK;
 }
 
-/* The heads that share a K/V head. */
-
 enum att_status tensor_maps_check(const struct arguments *arguments, struct failure *failure) {
     for (int i = 0; i < plan_tensors_of(arguments->family);
-         i++) /* O too when it has no map: it is written in vectors then */
+         i++) /* also O without a map: it is then written in vectors */
         if (check_tensor(&arguments->tensor[i], failure) != ATT_OK)
             return ATT_INVALID_ARGUMENT;
     return ATT_OK;
 }
 
-/* `tensor` was checked: sizes fit an int, strides are not negative. An empty one is described as if it had one element
-   at no address: no kernel looks. */
+/* `tensor` has been checked: sizes fit an int, strides are not negative. An empty one is described as having one
+   element at a null address: no kernel reads it. */
 static void make_request(const struct tensor *tensor, const struct plan_map *map, int dtype, int packed_heads,
                          struct map_request *request) {
     static const int order[DIMS] = {COLS, ROWS, HEADS, BATCH};
@@ -74,11 +72,11 @@ static void make_request(const struct tensor *tensor, const struct plan_map *map
     }
 }
 
-/* --- maps made lately ---------------------------------------------------------------------------------------------- */
+/* --- recently made maps ------------------------------------------------------------------------------------------- */
 
-/* Describing a tensor to a driver takes longer than all the rest of a launch, and programs launch the same kernels on the
-   same tensors again and again. So each thread keeps its last maps: one for each of a few addresses and places in a plan. A
-   map says nothing that is not in the request, so one that was made for a closed session is as good. */
+/* Encoding a tensor map in the driver takes longer than all the rest of a launch, and programs launch the same kernels
+   on the same tensors again and again. So each thread keeps its last maps: one for each of a few addresses and places
+   in a plan. A map depends only on the request, so one made for a closed session is equally valid. */
 enum { KEPT_BITS = 8, KEPT = 1 << KEPT_BITS };
 struct kept_map {
     const struct backend *backend; /* null = none */

@@ -1,4 +1,4 @@
-/* clock: seconds of a clock that only goes forward, for measuring how long something took. */
+/* clock: seconds of a monotonic clock, for measuring durations. */
 #ifndef ATTILE_CLOCK_H
 #define ATTILE_CLOCK_H
 

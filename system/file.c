@@ -14,7 +14,7 @@ static bool fail(struct text *error, const char *what, const char *path) {
     return false;
 }
 
-/* What exceeds the limit is an error of its own: errno 0. */
+/* Content that exceeds the limit is an error of its own: errno 0. */
 static bool read_all(int fd, size_t limit, struct text *content) {
     char block[65536];
     for (;;) {
@@ -55,7 +55,7 @@ static bool same_content(const char *path, const void *bytes, size_t size) {
     return same;
 }
 
-/* A private file beside `path`; -1 with a sentence in *error. */
+/* Opens a private file beside `path`; -1 with a sentence in *error. */
 static int open_temporary(const char *path, struct text *temporary, struct text *error) {
     text_print(temporary, "%s.XXXXXX", path);
     int fd = temporary->failed ? -1 : mkostemp(temporary->bytes, O_CLOEXEC);
@@ -92,7 +92,7 @@ bool file_save(const char *path, const void *bytes, size_t size, bool *changed, 
     int fd = open_temporary(path, &temporary, error);
     if (fd < 0)
         return false;
-    mode_t mask = umask(0); /* mkostemp makes a private file; the result is an ordinary one */
+    mode_t mask = umask(0); /* mkostemp makes a private file; the result has ordinary permissions */
     umask(mask);
     bool ok = transfer_write(fd, bytes, size) && fchmod(fd, 0666 & ~mask) == 0;
     ok = close(fd) == 0 && ok && rename(temporary.bytes, path) == 0;

@@ -6,8 +6,8 @@
 
 enum { TEXT_FILE_MOST = 1 << 20 };
 
-/* Null, or why it cannot be read: also when it is no regular file (a pipe would never end) or larger than
-   TEXT_FILE_MOST. *absent, unless null: there is none of this name. */
+/* Returns null, or why the file cannot be read: also if it is not a regular file (a pipe would never end) or is larger
+   than TEXT_FILE_MOST. Sets *absent, unless null, if there is no file of this name. */
 const char *text_file_read(const char *path, struct text *text, bool *absent);
 
 #endif

@@ -24,7 +24,7 @@ bool transfer_write(int file, const char *bytes, size_t size) {
     for (int interrupts = 0; size;) {
         ssize_t n = write(file, bytes, size);
         if (n == 0)
-            errno = EIO; /* which no system call has said */
+            errno = EIO; /* no system call has set it */
         if (n == 0 || (n < 0 && (errno != EINTR || ++interrupts > RETRIES)))
             return false;
         bytes += n > 0 ? n : 0;

@@ -4,7 +4,7 @@
 
 enum { LINE_SHOWN = 160, WORD_COMPARED = 64 };
 
-/* The bytes of line number `line` (from 1), without its newline. */
+/* Returns the bytes of line number `line` (from 1), without its newline. */
 static const char *find_line(const struct input *input, int line, size_t *size) {
     const char *at = input->text, *end = at + input->size;
     for (; line > 1 && at < end; line--) {
@@ -98,7 +98,7 @@ static int distance(const char *a, size_t n, const char *b, size_t m) {
     return last[m];
 }
 
-/* What we call it, when `word` is what other libraries do; else null. */
+/* Returns our name if `word` is what other libraries call it; otherwise null. */
 static const char *synonym(const char *word, size_t size) {
     static const struct {
         const char *theirs, *ours;
@@ -114,7 +114,7 @@ static const char *synonym(const char *word, size_t size) {
 
 const char *diag_nearest(const char *word, size_t size, const char *(*next)(void *context), void *context) {
     const char *nearest = NULL, *longer = NULL, *ours = synonym(word, size);
-    int least = size < 4 ? 2 : 3; /* further than this reads as noise, not as a slip */
+    int least = size < 4 ? 2 : 3; /* a larger distance looks like noise, not like a slip */
     int begun = 0;                /* candidates that begin with the word and are at most twice as long */
     if (size > WORD_COMPARED)
         return NULL;

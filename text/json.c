@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Length of the well-formed UTF-8 sequence at `at`, 0 when there is none. */
+/* Returns the length of the well-formed UTF-8 sequence at `at`, 0 if there is none. */
 static size_t sequence(const unsigned char *at) {
     static const struct {
         unsigned char first, last; /* lead bytes */
@@ -45,7 +45,7 @@ static void quote(struct text *text, const char *string) {
     text_append(text, "\"", 1);
 }
 
-/* Separator, indentation and key of the next member. */
+/* Writes separator, indentation and key of the next member. */
 static void begin(struct json *json, const char *key) {
     if (json->depth > 0) {
         text_print(json->text, "%s", json->filled[json->depth - 1] ? json->line ? ", " : "," : "");

@@ -1,5 +1,6 @@
 /* json: writes one JSON value into a text, piece by piece. `key` is the key inside an object, and null inside an array.
-   Strings come out as valid UTF-8 whatever went in; numbers that JSON cannot say (NaN, infinity) become null. */
+   Strings are written as valid UTF-8 whatever the input; numbers that JSON cannot express (NaN, infinity) become
+   null. */
 #ifndef ATTILE_JSON_H
 #define ATTILE_JSON_H
 

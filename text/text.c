@@ -36,7 +36,7 @@ void text_append(struct text *text, const void *bytes, size_t size) {
     text->bytes[text->size] = '\0';
 }
 
-/* With room for most lines at once, because printing is what takes the time. */
+/* Reserves room for most lines at once, because printing is the expensive part. */
 void text_vprint(struct text *text, const char *format, va_list arguments) {
     enum { LINE = 120 };
     va_list again;

@@ -1,6 +1,6 @@
-/* text: a growing byte buffer, kept NUL-terminated so that `bytes` can be printed at any time.
-   A failed allocation sets `failed` and turns later appends into no-ops: check once, at the end.
-   And what bytes are to the languages read here, whatever the locale. */
+/* text: a growing byte buffer, kept NUL-terminated so that `bytes` can be printed at any time. A failed allocation sets
+   `failed` and turns later appends into no-ops: check once, at the end. Also classifies bytes for the languages read
+   here, independent of the locale. */
 #ifndef ATTILE_TEXT_H
 #define ATTILE_TEXT_H
 
@@ -18,13 +18,13 @@ struct text {
     char *bytes; /* owned; null while empty */
     size_t size; /* without the final NUL */
     size_t room;
-    bool failed; /* out of memory once */
+    bool failed; /* an allocation has failed */
 };
 
 void text_append(struct text *text, const void *bytes, size_t size);
 void text_print(struct text *text, const char *format, ...) TEXT_PRINTF(2, 3);
 void text_vprint(struct text *text, const char *format, va_list arguments);
-bool text_fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3); /* text_print, and false */
+bool text_fail(struct text *error, const char *format, ...) TEXT_PRINTF(2, 3); /* text_print, then returns false */
 const char *text_string(const struct text *text);                              /* never null: "" while empty */
 void text_free(struct text *text);                                             /* leaves an empty, reusable buffer */
 
@@ -33,7 +33,7 @@ static inline bool text_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c 
 static inline bool text_is_name(char c) { return text_is_letter(c) || text_is_digit(c); }
 static inline bool text_is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; } /* within a line */
 
-/* Are these bytes `word`? Most are not, by the first of them. */
+/* True if these bytes are `word`. Most are not, and differ in the first byte. */
 static inline bool text_equals(const char *bytes, size_t size, const char *word) {
     size_t i = 0;
     while (i < size && word[i] && bytes[i] == word[i])

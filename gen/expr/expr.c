@@ -1,5 +1,5 @@
-/* expr: text -> tree, by operator precedence (Pratt). Only the form is decided here; what names mean and whether types
-   fit is expr_check.c's. The first error ends the expression: after it, further messages would only be guesses. */
+/* expr: text -> tree, by operator precedence (Pratt). This file checks only the syntax; expr_check.c resolves names and
+   checks types. Parsing stops at the first error: further messages would only be guesses. */
 #include "expr_tree.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct parser {
     const char *text;
     int size, at; /* at: start of the current token */
     int token;    /* its length; 0 at the end */
-    int after;    /* end of the token before it */
+    int after;    /* end of the previous token */
     int nesting;
     int room; /* nodes allocated */
     bool failed;
@@ -50,7 +50,7 @@ static int fail(struct parser *p, int offset, const char *sentence) {
 
 static bool is_blank(char c) { return text_is_blank(c) || c == '\n'; }
 
-/* Step to the next token. */
+/* Advances to the next token. */
 static void advance(struct parser *p) {
     const char *s = p->text;
     p->after = p->at + p->token;
@@ -164,11 +164,11 @@ static int parse_list(struct parser *p) {
     return list;
 }
 
-/* min(a, b) or max(a, b), at its name. */
+/* Parses min(a, b) or max(a, b); the current token is its name. */
 static int parse_call(struct parser *p, enum tree_op op) {
     int offset = p->at, size = p->token;
     advance(p);
-    advance(p); /* the parenthesis, which told it from a name */
+    advance(p); /* the parenthesis, which distinguishes a call from a name */
     int left = parse_binding(p, 0);
     if (!is_token(p, ","))
         return fail(p, p->at, "expected ',': min and max take two values");
@@ -214,7 +214,7 @@ static int parse_operand(struct parser *p) {
     return fail(p, p->at, "expected a name, a number, '(' or '['");
 }
 
-/* An operand and all operators after it that bind at least as strongly as `least`. */
+/* Parses an operand and all following operators that bind at least as strongly as `least`. */
 static int parse_binding(struct parser *p, int least) {
     if (++p->nesting > TREE_DEPTH)
         return fail(p, p->at, "this expression nests too deeply");
@@ -266,7 +266,7 @@ struct expr *expr_parse(struct place place, const char *text, size_t size, size_
     if (used)
         *used = (size_t)parser.after;
     expr->text[parser.after] = '\0';
-    if (start > 0) { /* without the blanks before it */
+    if (start > 0) { /* drop leading blanks */
         expr->place = tree_place(expr, start);
         memmove(expr->text, expr->text + start, (size_t)(parser.after - start) + 1);
         for (int i = 0; i < expr->count; i++)

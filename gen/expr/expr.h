@@ -1,10 +1,10 @@
 /* expr: the expressions of templates and specs, from text to a value.
 
-       expr_parse   text      -> checked tree: every name known, every type right, every word in its knob's list
-       expr_eval    tree      -> a value for one set of knobs, without allocation, as often as wanted
-       expr_plan    tree      -> the same with knobs folded in, over the run-time sizes of shapes.def
+       expr_parse   text      -> checked tree: every name is known, every type fits, every word is in its knob's list
+       expr_eval    tree      -> a value for one set of knobs; allocates nothing and may be repeated
+       expr_plan    tree      -> an expression over the run-time sizes of shapes.def, with the knobs folded in
 
-   A tree is immutable once parsed and may be shared between threads. docs/expressions.md has the language. */
+   A tree is immutable once parsed and may be shared between threads. docs/expressions.md describes the language. */
 #ifndef ATTILE_EXPR_H
 #define ATTILE_EXPR_H
 
@@ -16,48 +16,48 @@ enum expr_kind {
     EXPR_INT = 1,
     EXPR_BOOL = 2,
     EXPR_WORD = 4,
-    EXPR_LIST = 8, /* of one of the others; only `in` and `for` take one */
+    EXPR_LIST = 8, /* a list of one of the others; only `in` and `for` take one */
     EXPR_ANY = EXPR_INT | EXPR_BOOL | EXPR_WORD
 };
 
-/* A type. Words are numbered by their place in a null-terminated list; two word types are the same when the lists are. */
+/* A type. A word's number is its index in a null-terminated list; two word types are equal if their lists are equal. */
 struct expr_type {
     enum expr_kind kind;
     const char *const *words; /* of EXPR_WORD */
 };
 
-/* A name beside the knobs: a `let` or a loop variable. Its value is at the same index in expr_env.slots. */
+/* A name that is not a knob: a `let` or a loop variable. Its value is at the same index in expr_env.slots. */
 struct expr_name {
-    const char *name; /* null = out of scope by now */
+    const char *name; /* null = no longer in scope */
     struct expr_type type;
 };
 
-/* What an expression may refer to: knobs always, and these. All zero = knobs only. */
+/* The names that an expression may use in addition to knobs. All zero = knobs only. */
 struct expr_scope {
     const struct expr_name *names;
     int count;
-    unsigned families;        /* bit family_... or SHAPE_OF_DEVICE set: these run-time sizes are allowed */
+    unsigned families;        /* bits family_... and SHAPE_OF_DEVICE: whose run-time sizes are allowed */
     const char *const *words; /* the list that an expression of one bare word belongs to, or null */
 };
 
 struct expr;
 
-/* Parse and check the expression at `text`, which begins at `place`. `wanted` is a mask of enum expr_kind: the kinds
-   the result may have; with EXPR_LIST a list of words that belong to no knob is allowed too. If `used` is null the
-   expression must be all of the text, else *used becomes the number of bytes that belong to it.
-   Null after an error, which is in the diag. The text is copied; place.input is borrowed for messages. */
+/* Parses and checks the expression at `text`, which begins at `place`. `wanted` is a mask of enum expr_kind: the kinds
+   that the result may have; with EXPR_LIST, a list of words that belong to no knob is also allowed. If `used` is null,
+   the expression must span the whole text; otherwise *used becomes the number of bytes that belong to it.
+   Returns null after an error, which is in the diag. The text is copied; place.input is borrowed for messages. */
 struct expr *expr_parse(struct place place, const char *text, size_t size, size_t *used, unsigned wanted,
                         const struct expr_scope *scope, struct diag *diag);
 void expr_free(struct expr *expr); /* accepts null */
 
 const char *expr_text(const struct expr *expr);      /* as written, without blanks around it */
 struct place expr_place(const struct expr *expr);    /* of its first byte */
-struct expr_type expr_type(const struct expr *expr); /* of a list: the type of its items */
-knob_flags expr_knobs(const struct expr *expr);      /* that it names */
-bool expr_names(const struct expr *expr, int name);  /* does it name this one of expr_scope.names? */
-/* Set a mark at each of expr_scope.names that it names. */
+struct expr_type expr_type(const struct expr *expr); /* for a list, the type of its items */
+knob_flags expr_knobs(const struct expr *expr);      /* the knobs that it names */
+bool expr_names(const struct expr *expr, int name);  /* true if it names expr_scope.names[name] */
+/* Sets `mark` in marks[i] for each expr_scope.names[i] that the expression names. */
 void expr_mark_names(const struct expr *expr, unsigned char *marks, unsigned char mark);
-int expr_items(const struct expr *expr); /* how many items a list has */
+int expr_items(const struct expr *expr); /* number of items of a list */
 
 /* The values of names. */
 struct expr_slot {
@@ -72,28 +72,29 @@ struct expr_env {
 
 enum { EXPR_MESSAGE = 768 };
 
-/* Why an expression has no value: a knob left open, a `let` that was skipped, overflow, division by zero. */
+/* Why an expression has no value: a knob without a value, a skipped `let`, overflow, division by zero. */
 struct expr_fault {
     struct place place;
     char message[EXPR_MESSAGE];
 };
 
-/* False when there is no value, and *fault says why. Integers as they are, booleans 0 or 1, words by number. */
+/* Evaluates an expression, or an item of a list: booleans as 0 or 1, words as their numbers. False if there is no
+   value; then *fault says why. */
 bool expr_eval(const struct expr *expr, const struct expr_env *env, int64_t *value, struct expr_fault *fault);
 bool expr_eval_item(const struct expr *list, int item, const struct expr_env *env, int64_t *value,
                     struct expr_fault *fault);
 
-/* An integer expression over run-time sizes, with everything else folded into constants. */
+/* Turns an integer expression into one over run-time sizes, with everything else folded into constants. */
 bool expr_plan(const struct expr *expr, const struct expr_env *env, struct plan_expr *plan, struct expr_fault *fault);
 
-/* "block_m is 40, mask is causal": the names in the expression with their values; those that do not fit in `size` bytes are
-   left out whole, and "..." stands for them. */
+/* Prints "block_m is 40, mask is causal": the names in the expression with their values. Names that do not fit in
+   `size` bytes are omitted entirely and replaced by "...". */
 void expr_explain(const struct expr *expr, const struct expr_env *env, char *out, size_t size);
 
-/* "block_m % 16 == 0 does not hold: block_m is 40", in at most EXPR_MESSAGE bytes. */
+/* Prints "block_m % 16 == 0 does not hold: block_m is 40", in at most EXPR_MESSAGE bytes. */
 void expr_print_failed(const struct expr *expr, const struct expr_env *env, char *out, size_t size);
 
-/* One value as it is written in an expression. */
+/* Prints a value as it is written in an expression. */
 void expr_print_value(struct expr_type type, int64_t value, char *out, size_t size);
 
 #endif

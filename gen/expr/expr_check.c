@@ -1,5 +1,5 @@
-/* expr_check: gives every node of a tree its type and every name its meaning. Words have no meaning of their own: a
-   name that is neither knob nor let nor size stays open until it meets something with a word list. */
+/* expr_check: gives every node of a tree its type and every name its meaning. A word has no meaning by itself: a name
+   that is neither a knob, a let nor a size stays open until it meets an operand with a word list. */
 #include "expr_tree.h"
 #include "renamed.h"
 
@@ -29,7 +29,7 @@ static bool same_type(struct expr_type a, struct expr_type b) {
     return a.kind == b.kind && (a.kind != EXPR_WORD || same_words(a.words, b.words));
 }
 
-/* The knob a word list belongs to, or -1. */
+/* Returns the knob that owns a word list, or -1. */
 static int owner_id(const char *const *words) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_table[id].words == words)
@@ -42,7 +42,7 @@ static const char *owner_of(const char *const *words) {
     return id < 0 ? NULL : knob_table[id].name;
 }
 
-/* "an integer", "a word of mask": 64 bytes are enough for any knob. */
+/* Prints "an integer" or "a word of mask"; 64 bytes are enough for any knob. */
 static const char *describe(struct expr_type type, char *out, size_t size) {
     const char *owner = type.kind == EXPR_WORD ? owner_of(type.words) : NULL;
     const char *kind = type.kind == EXPR_INT    ? "an integer"
@@ -80,7 +80,7 @@ static const char *next_candidate(void *context) {
     return NULL;
 }
 
-/* A knob that has this word, or -1. */
+/* Returns a knob that has this word, or -1. */
 static int knob_with(const char *word, size_t size) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_word((enum knob_id)id, word, size) >= 0)
@@ -109,7 +109,7 @@ static bool refuse_name(struct checker *c, const struct tree_node *n) {
     return false;
 }
 
-/* Give an open name its place in a word list. */
+/* Resolves an open name to its index in a word list. */
 static bool resolve_word(struct checker *c, int node, const char *const *words) {
     struct tree_node *n = node_at(c, node);
     for (int i = 0; words[i]; i++)
@@ -135,7 +135,7 @@ static bool resolve_word(struct checker *c, int node, const char *const *words) 
     return false;
 }
 
-/* What a name means, if it is not a word. */
+/* Resolves a name that is not a word. */
 static void resolve_name(struct checker *c, int node) {
     struct tree_node *n = node_at(c, node);
     const char *name = spelling(c, n);
@@ -170,7 +170,7 @@ static bool is_open(struct checker *c, int node) { return node_at(c, node)->op =
 
 static bool check(struct checker *c, int node);
 
-/* Check an operand that has to be of one kind. */
+/* Checks an operand that must have the kind `kind`. */
 static bool check_operand(struct checker *c, int node, enum expr_kind kind, const struct tree_node *operator) {
     char found[64], wanted[64];
     if (!check(c, node))
@@ -193,7 +193,7 @@ static bool refuse_mix(struct checker *c, int offset, struct expr_type a, struct
     return false;
 }
 
-/* == and !=: two values of one type; an open name on one side is a word of the other side's list. */
+/* Checks == and !=: both values must have one type; an open name on one side is a word of the other side's list. */
 static bool check_equality(struct checker *c, int node) {
     struct tree_node *n = node_at(c, node);
     if (!check(c, n->left) || !check(c, n->right))
@@ -215,7 +215,7 @@ static bool check_equality(struct checker *c, int node) {
     return true;
 }
 
-/* The items of a list, each of type `type`. */
+/* Checks the items of a list; each must have type `type`. */
 static bool check_items(struct checker *c, int list, struct expr_type type) {
     for (int item = node_at(c, list)->left; item != NONE; item = node_at(c, item)->right) {
         int value = node_at(c, item)->left;
@@ -231,7 +231,7 @@ static bool check_items(struct checker *c, int list, struct expr_type type) {
         if (n->type.kind == EXPR_LIST || !same_type(type, n->type))
             return refuse_mix(c, n->offset, type, n->type);
     }
-    node_at(c, list)->type = type; /* a list is known by the type of its items and its op */
+    node_at(c, list)->type = type; /* a list node has the type of its items; its op marks it as a list */
     return true;
 }
 
@@ -251,14 +251,14 @@ static bool check_in(struct checker *c, int node) {
     return true;
 }
 
-/* Bounded by TREE_DEPTH, which the parser keeps. */
+/* Recursion is bounded by TREE_DEPTH, which the parser enforces. */
 static bool check(struct checker *c, int node) {
     struct tree_node *n = node_at(c, node);
     switch (n->op) {
     case TREE_INT: n->type.kind = EXPR_INT; return true;
     case TREE_BOOL: n->type.kind = EXPR_BOOL; return true;
     case TREE_NAME: resolve_name(c, node); return true;
-    case TREE_WORD: /* resolved before: the first item of a list is looked at twice */
+    case TREE_WORD: /* already resolved: the first item of a list is checked twice */
     case TREE_KNOB:
     case TREE_SLOT:
     case TREE_SHAPE: return true;
@@ -281,7 +281,7 @@ static bool check(struct checker *c, int node) {
     }
 }
 
-/* A list of words that belong to no knob is its own word list. */
+/* Makes a list of words that belong to no knob its own word list. */
 static bool make_words(struct checker *c, int list) {
     struct expr *expr = c->expr;
     size_t count = 0, length = strlen(expr->text);
@@ -298,7 +298,7 @@ static bool make_words(struct checker *c, int list) {
     for (int item = node_at(c, list)->left; item != NONE; item = node_at(c, item)->right) {
         const struct tree_node *value = node_at(c, node_at(c, item)->left);
         if (value->op != TREE_NAME)
-            continue; /* check_items says what is wrong with it */
+            continue; /* check_items reports the error */
         char *word = expr->word_text + value->offset;
         word[value->size] = '\0';
         expr->words[count++] = word;
@@ -306,7 +306,7 @@ static bool make_words(struct checker *c, int list) {
     return true;
 }
 
-/* The list of a `for`: typed by its first item. */
+/* Checks the list of a `for`: its first item determines the type. */
 static bool check_loop_list(struct checker *c, int list) {
     int first = node_at(c, node_at(c, list)->left)->left;
     if (!check(c, first))

@@ -1,5 +1,6 @@
-/* expr_eval: checked tree + values of names -> a number, or a launch plan's expression. Allocates nothing; recursion is
-   bounded by TREE_DEPTH. Types were settled by expr_check.c, so only arithmetic and missing values can fail here. */
+/* expr_eval: checked tree + values of names -> a number, or an expression of a launch plan. Allocates nothing;
+   recursion is bounded by TREE_DEPTH. expr_check.c has checked the types, so only arithmetic and missing values can
+   fail here. */
 #include "expr_tree.h"
 
 #include <inttypes.h>
@@ -139,7 +140,7 @@ static bool push(const struct evaluation *e, const struct tree_node *n, struct p
     return true;
 }
 
-/* What knows its value already becomes one constant; only the rest is left to run time. */
+/* Folds every subtree without run-time sizes into one constant; only the rest is left to run time. */
 static bool fold(const struct evaluation *e, int node, struct plan_expr *plan) {
     const struct tree_node *n = &e->expr->node[node];
     int64_t value;
@@ -153,7 +154,7 @@ static bool fold(const struct evaluation *e, int node, struct plan_expr *plan) {
         return false;
     const struct plan_step *last = &plan->step[plan->count - 1];
     bool by_one = (n->op == TREE_MULTIPLY || n->op == TREE_DIVIDE) && !has_shape(e->expr, n->right) && last->value == 1;
-    plan->count -= by_one; /* multiplied or divided by 1 it stays as it is */
+    plan->count -= by_one; /* drop a multiplication or division by 1 */
     return by_one || push(e, n, plan, plan_ops[n->op], 0);
 }
 

@@ -1,11 +1,11 @@
-/* expr_tree: questions to a tree that is there, whether checked or not. */
+/* expr_tree: queries on a tree, checked or not. */
 #include "expr_tree.h"
 
 struct place tree_place(const struct expr *expr, int offset) {
     struct place place = expr->place;
     for (int i = 0; i < offset; i++) {
         place.col++;
-        if (expr->text[i] == '\n') { /* only block scalars of a spec have these */
+        if (expr->text[i] == '\n') { /* only block scalars of a spec contain newlines */
             place.line++;
             place.col = 1;
         }

@@ -11,7 +11,7 @@ enum { TREE_NODES = 512, TREE_DEPTH = 64, NONE = -1 };
 enum tree_op {
     TREE_INT,   /* number */
     TREE_BOOL,  /* number */
-    TREE_NAME,  /* an identifier that check has not resolved yet: size bytes at offset */
+    TREE_NAME,  /* an identifier that is not resolved yet: size bytes at offset */
     TREE_WORD,  /* number, within type.words */
     TREE_KNOB,  /* number: enum knob_id */
     TREE_SLOT,  /* number: index of the name */
@@ -56,12 +56,12 @@ struct expr {
     int count;
     struct tree_node *node; /* owned */
     const char **words;     /* owned: the word list of a list of free words, null-terminated; else null */
-    char *word_text;        /* owned: what `words` points into */
+    char *word_text;        /* owned: the text that `words` points into */
 };
 
 struct place tree_place(const struct expr *expr, int offset);
 
-/* Resolve names and check types below the root; false after an error. */
+/* Resolves names and checks types; false after an error. */
 bool tree_check(struct expr *expr, unsigned wanted, const struct expr_scope *scope, struct diag *diag);
 
 #endif

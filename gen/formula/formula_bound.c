@@ -1,6 +1,6 @@
-/* formula_bound: interval arithmetic, done on formulas instead of numbers: each integer becomes a least and a most, each
-   condition a "for some" and an "for all", as formulas over the corners of a box. What does not vary within the box is
-   its own bound, exactly. What cannot be bounded well is bounded by what its node's range allows. */
+/* formula_bound: interval arithmetic on formulas instead of numbers: each integer becomes a lower and an upper bound,
+   each condition a "for some" and a "for all", as formulas over the corners of a box. A value that does not vary within
+   the box is its own exact bound. A value without good bounds gets the range of its node. */
 #include "formula_tree.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@ struct bounder {
     const struct formula *from;
     struct formula *to;
     struct bounds name[FORMULA_NAMES]; /* least NO_NODE = does not vary */
-    bool tensors;                      /* may their values be asked for? */
-    bool *varies;                      /* by node of `from` */
+    bool tensors;                      /* true if bounds may read tensor values */
+    bool *varies;                      /* indexed by node of `from` */
 };
 
 static const struct tree_node *node_of(const struct bounder *b, int node) { return &b->from->node[node]; }
@@ -25,7 +25,7 @@ static int negated(struct bounder *b, int condition) { return tree_one(b->to, OP
 
 static struct bounds bound(struct bounder *b, int node);
 
-/* What the node's own range says; a condition may be anything. */
+/* Returns the range of the node as bounds; a condition may be true or false. */
 static struct bounds by_range(struct bounder *b, const struct tree_node *n) {
     if (n->type == FORMULA_BOOL)
         return (struct bounds){tree_bool(b->to, false), tree_bool(b->to, true)};
@@ -38,7 +38,7 @@ static struct bounds min_max_of(struct bounder *b, int x, int y) {
 
 static struct bounds multiply(struct bounder *b, const struct tree_node *n) {
     int left = n->operand[0], right = n->operand[1];
-    if (b->varies[right] && !b->varies[left]) { /* the factor that stays goes right */
+    if (b->varies[right] && !b->varies[left]) { /* the constant factor goes right */
         left = n->operand[1];
         right = n->operand[0];
     }
@@ -55,7 +55,7 @@ static struct bounds multiply(struct bounder *b, const struct tree_node *n) {
     return (struct bounds){two(b, OP_MIN, low.least, high.least), two(b, OP_MAX, low.most, high.most)};
 }
 
-/* By a divisor that stays, floor division keeps or turns the order. */
+/* Floor division by a constant divisor keeps or reverses the order. */
 static struct bounds divide(struct bounder *b, const struct tree_node *n) {
     if (b->varies[n->operand[1]])
         return by_range(b, n);
@@ -67,7 +67,7 @@ static struct bounds divide(struct bounder *b, const struct tree_node *n) {
     return min_max_of(b, first, last);
 }
 
-/* Within one period the remainder grows with x; over more than one it takes all values. */
+/* Within one period the remainder grows with x; across periods it may take all values. */
 static struct bounds modulo(struct bounder *b, const struct tree_node *n) {
     if (b->varies[n->operand[1]])
         return by_range(b, n);
@@ -100,7 +100,7 @@ static struct bounds tensor(struct bounder *b, const struct tree_node *n) {
                            tree_tensor(b->to, OP_MOST, (int)n->number, box, 2 * n->operands)};
 }
 
-/* The branches that may be taken. Works for conditions as well, where min is `and` and max is `or`. */
+/* Bounds of the branches that may be taken. Also works for conditions, where min is `and` and max is `or`. */
 static struct bounds choose(struct bounder *b, const struct tree_node *n) {
     struct bounds condition = bound(b, n->operand[0]), x = bound(b, n->operand[1]), y = bound(b, n->operand[2]);
     bool logic = n->type == FORMULA_BOOL;
@@ -188,7 +188,7 @@ static struct bounds bound(struct bounder *b, int node) {
         return bounds;
     if (b->to->fault == TREE_NO_MEMORY)
         return bounds;
-    b->to->fault = TREE_FINE; /* too long or too wide: less precise, then */
+    b->to->fault = TREE_FINE; /* too long or too wide: fall back to the less precise range */
     return by_range(b, n);
 }
 
@@ -212,7 +212,7 @@ static struct formula *bound_mask(const struct formula *mask, bool some) {
         b.name[i].least = b.name[i].most = NO_NODE;
     b.name[FORMULA_Q] = (struct bounds){tree_name(b.to, FORMULA_Q_FIRST), tree_name(b.to, FORMULA_Q_LAST)};
     b.name[FORMULA_K] = (struct bounds){tree_name(b.to, FORMULA_K_FIRST), tree_name(b.to, FORMULA_K_LAST)};
-    int anything = tree_bool(b.to, some); /* there from the start: it always fits */
+    int anything = tree_bool(b.to, some); /* made first, so it always fits */
     if (find_varying(&b)) {
         struct bounds bounds = bound(&b, mask->root);
         b.to->root = some ? bounds.most : bounds.least;
@@ -253,7 +253,7 @@ static void name_bounds(struct bounder *b) {
     b->name[FORMULA_Q].least = two(b, OP_SUBTRACT, tree_name(b->to, FORMULA_LEN_KV), tree_name(b->to, FORMULA_LEN_Q));
 }
 
-/* Every index of every access below a node, once. */
+/* Counts every index of every tensor access below a node, once. */
 static int count_indices(const struct formula *f, int node, bool *visited) {
     const struct tree_node *n = &f->node[node];
     int count = 0;
@@ -318,7 +318,7 @@ static bool check_index(const struct formula *f, const struct tree_index *index,
 bool formula_check_indices(const struct formula *formula, const struct formula_env *env,
                            char message[FORMULA_MESSAGE]) {
     for (int i = FORMULA_BATCH; i <= FORMULA_LEN_KV; i++)
-        if (env->name[i] == 0) /* nothing will run */
+        if (env->name[i] == 0) /* nothing runs */
             return true;
     for (int i = 0; i < formula->indices; i++)
         if (!check_index(formula, &formula->index[i], env, message))

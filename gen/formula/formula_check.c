@@ -1,5 +1,5 @@
-/* formula_check: do operands fit their operator? An integer beside a real becomes real; nothing else changes its type
-   by itself. What fits becomes a node. */
+/* formula_check: checks that operands fit their operator, and then makes the node. An integer next to a real becomes
+   real; there is no other implicit conversion. */
 #include "formula_parse.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ bool check_type(struct parser *p, struct part part, enum formula_type wanted, co
     return false;
 }
 
-/* Both operands as numbers of one type. */
+/* Converts both operands to numbers of one type. */
 static bool as_numbers(struct parser *p, struct part *a, struct part *b, const char *who) {
     struct part *parts[2] = {a, b};
     bool real = false;

@@ -1,4 +1,5 @@
-/* formula_code_gradients: the gradients of what a score reads, as lines of CUDA for templates/backward/d_params.cuh. */
+/* formula_code_gradients: gradients of the values that a score reads, as lines of CUDA for
+   templates/backward/d_params.cuh. */
 #include "formula_code.h"
 
 #include <inttypes.h>
@@ -25,7 +26,7 @@ void formula_code_cleared(const struct formula_set *set, struct text *text) {
             text_print(text, "    clear_gradient(params.d_param[%d]); // %s\n", i, set->scope.param[i].name);
 }
 
-/* "d_values(params, at.h, k)" */
+/* Prints "d_values(params, at.h, k)". */
 static void print_place(const struct formula_set *set, const struct formula_read *read, struct text *text) {
     struct formula_spelling spelling = formula_code_spelling(set);
     spelling.indent = 0;
@@ -37,7 +38,7 @@ static void print_place(const struct formula_set *set, const struct formula_read
     text_print(text, ")");
 }
 
-/* Is it more than a name, a number or a call? */
+/* True if it is more than a name, a number or a call. */
 static bool is_compound(const char *code) {
     int depth = 0;
     for (; *code && (depth > 0 || *code != ' '); code++)
@@ -45,7 +46,7 @@ static bool is_compound(const char *code) {
     return *code;
 }
 
-/* "d_score", or "d_score == 0 ? 0 : d_score * (k - q)": a slope may be infinite. */
+/* Prints "d_score", or "d_score == 0 ? 0 : d_score * (k - q)": a slope may be infinite. */
 static void print_share(const struct formula_set *set, const struct formula_read *read, struct text *text) {
     struct formula_spelling spelling = formula_code_spelling(set);
     struct text slope = {0};
@@ -98,7 +99,7 @@ void formula_code_pair_reads(const struct formula_set *set, struct text *text) {
     }
 }
 
-/* Does the place grow by the same number of elements from each query to the next? */
+/* True if the address grows by the same number of elements from each query to the next. */
 static bool place_steps(const struct formula_read *read, int64_t step[FORMULA_DIMS]) {
     bool steps = true;
     for (int d = 0; d < read->indices; d++)
@@ -106,7 +107,7 @@ static bool place_steps(const struct formula_read *read, int64_t step[FORMULA_DI
     return steps;
 }
 
-/* "step_0 = params.d_param[0].stride[1]" */
+/* Prints "step_0 = params.d_param[0].stride[1]". */
 static void print_step(int number, const struct formula_read *read, const int64_t step[FORMULA_DIMS],
                        struct text *text) {
     const char *join = "";

@@ -1,5 +1,5 @@
-/* formula_eval: tree -> value, by the definition of each operation: exact integers, reals in double precision. Shares
-   nothing with what formula_cuda.c prints, so that the oracle can tell whether that is right. Recursion is bounded by
+/* formula_eval: tree -> value, by the definition of each operation: exact integers, reals in double precision. It
+   shares nothing with the code that formula_cuda.c prints, so the oracle can check that code. Recursion is bounded by
    the tree's depth; no operation fails. */
 #include "formula_tree.h"
 

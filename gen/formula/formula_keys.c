@@ -1,7 +1,7 @@
 /* formula_keys: which keys a Q tile can see, in closed form. The comparisons of a mask that are affine in q and
-   k are inequalities a q + c k + e <= 0, with e free of both. Fourier-Motzkin elimination takes q out of them: each lower
-   bound of q with each upper one, q_first <= q <= q_last among them, leaves an inequality about k alone. Over integers
-   that is exact while one of the two has coefficient 1. */
+   k are inequalities a q + c k + e <= 0, where e depends on neither. Fourier-Motzkin elimination removes q: each lower
+   bound of q, combined with each upper bound, including q_first <= q <= q_last, gives an inequality in k alone. Over
+   integers this is exact if one of the two has coefficient 1. */
 #include "formula_tree.h"
 
 #include <stdlib.h>
@@ -18,12 +18,12 @@ struct linear {
     } term[TERMS];
 };
 
-/* A conjunction, taken apart. */
+/* The parts of a conjunction. */
 struct atoms {
     struct linear atom[ATOMS]; /* each <= 0 */
     int count;
-    int condition; /* what does not depend on q and k; NO_NODE = none */
-    bool all;      /* the mask says nothing else */
+    int condition; /* the part that does not depend on q and k; NO_NODE = none */
+    bool all;      /* true if the mask has no other parts */
 };
 
 /* Half-open ranges of keys, as nodes. */
@@ -41,7 +41,7 @@ static bool varies(const struct formula *f, int node) { return tree_names_of(f, 
 
 /* --- a tree as a sum */
 
-/* *sum += factor * other; false when that leads too far. */
+/* *sum += factor * node; false if there are too many terms or a factor is too large. */
 static bool add_term(struct linear *sum, int node, int64_t factor) {
     for (int i = 0; i < sum->terms; i++)
         if (sum->term[i].node == node) {
@@ -110,7 +110,7 @@ static void add_atom(struct formula *f, int left, int right, int64_t plus, struc
         atoms->all = false;
 }
 
-/* left + plus <= right. |x| <= y is two of them, and so are max(x, y) <= z and x <= min(y, z). */
+/* Adds left + plus <= right. |x| <= y becomes two inequalities, as do max(x, y) <= z and x <= min(y, z). */
 static void add_order(struct formula *f, int left, int right, int64_t plus, struct atoms *atoms) {
     struct tree_node a = f->node[left], b = f->node[right];
     if (a.op == OP_ABS) {
@@ -131,7 +131,7 @@ static void add_order(struct formula *f, int left, int right, int64_t plus, stru
 
 static struct range range_of(struct formula *f, int node);
 
-/* Intersect with what another part of the conjunction allows. */
+/* Intersects the range with that of another part of the conjunction. */
 static void intersect(struct formula *f, struct range *range, struct range other) {
     range->first = make(f, OP_MAX, range->first, other.first);
     range->end = make(f, OP_MIN, range->end, other.end);
@@ -161,7 +161,8 @@ static void collect(struct formula *f, int node, struct atoms *atoms, struct ran
 
 /* --- inequalities as ranges */
 
-/* The part of a sum with positive (sign 1) or negative (sign -1) factors, made positive. q and k are gone by now. */
+/* Returns the part of a sum with positive (sign 1) or negative (sign -1) factors, made positive. q and k have already
+   been eliminated. */
 static int part_of(struct formula *f, const struct linear *sum, int64_t sign) {
     int total = NO_NODE;
     for (int i = 0; i < sum->terms; i++) {
@@ -181,7 +182,8 @@ static int value_of(struct formula *f, const struct linear *sum) {
     return make(f, OP_SUBTRACT, part_of(f, sum, 1), part_of(f, sum, -1));
 }
 
-/* c k + e <= 0: an end of the range when c > 0, a first key when c < 0, else a condition on all of it. */
+/* Applies c k + e <= 0: it limits the end of the range if c > 0, the first key if c < 0; otherwise it is a condition
+   for the whole range. */
 static void apply(struct formula *f, struct linear atom, int *first, int *end) {
     int64_t c = atom.k, by = llabs(c);
     struct linear rest = atom;
@@ -207,7 +209,7 @@ static void apply(struct formula *f, struct linear atom, int *first, int *end) {
     }
 }
 
-/* factor_a * a + factor_b * b, in which q is gone. */
+/* Computes factor_a * a + factor_b * b, which eliminates q. */
 static bool combine(const struct linear *a, int64_t factor_a, const struct linear *b, int64_t factor_b,
                     struct linear *out) {
     *out = (struct linear){0};
@@ -222,7 +224,7 @@ static struct linear corner(struct formula *f, bool last) { /* q - q_last <= 0, 
     return sum;
 }
 
-/* Some query of the tile: eliminate q. */
+/* For some query of the tile: eliminates q. */
 static void eliminate(struct formula *f, const struct atoms *atoms, struct range *range) {
     struct linear above = corner(f, true), below = corner(f, false), sum;
     for (int i = -1; i < atoms->count; i++) {
@@ -242,11 +244,11 @@ static void eliminate(struct formula *f, const struct atoms *atoms, struct range
     }
 }
 
-/* Every query of the tile: put the worst one in the place of q. */
+/* For every query of the tile: substitutes the worst query for q. */
 static void require_all(struct formula *f, const struct atoms *atoms, struct range *range) {
     for (int i = 0; i < atoms->count; i++) {
         const struct linear *atom = &atoms->atom[i];
-        struct linear worst = {.q = -1}, sum; /* worst - q */
+        struct linear worst = {.q = -1}, sum; /* worst query - q */
         int node = tree_name(f, atom->q > 0 ? FORMULA_Q_LAST : FORMULA_Q_FIRST);
         if (node != NO_NODE && add_term(&worst, node, 1) && combine(atom, 1, &worst, atom->q, &sum)) {
             apply(f, sum, &range->full_first, &range->full_end);
@@ -279,9 +281,9 @@ static struct range range_of_conjunction(struct formula *f, int node) {
     return range;
 }
 
-/* One of two: from the first key of either to the last of either, and the longer one of the full ranges. */
+/* Range of a disjunction: from the first key of either to the last of either, and the longer of the full ranges. */
 static struct range range_of_either(struct formula *f, struct range a, struct range b) {
-    if (tree_is_int(f, b.first, 0) && b.end == tree_name(f, FORMULA_LEN_KV)) { /* what may be all goes first */
+    if (tree_is_int(f, b.first, 0) && b.end == tree_name(f, FORMULA_LEN_KV)) { /* everything goes first */
         struct range swap = a;
         a = b;
         b = swap;
@@ -312,7 +314,8 @@ static struct range range_of(struct formula *f, int node) {
     return range_of_conjunction(f, node);
 }
 
-/* The ends within 0 .. len_kv. A first key that 32 bits may not hold together with a few tiles is len_kv at most. */
+/* Limits the ends to 0 .. len_kv. A first key that may overflow 32 bits when a few tiles are added is limited to
+   len_kv. */
 static struct range limit(struct formula *f, struct range range) {
     int *first[] = {&range.first, &range.full_first};
     for (int i = 0; i < 2; i++)
@@ -343,7 +346,7 @@ bool formula_keys(const struct formula *mask, struct formula_keys *keys) {
     int root = tree_copy(f, mask, mask->root);
     if (root != NO_NODE)
         range = limit(f, range_of(f, root));
-    if (f->fault != TREE_FINE && f->fault != TREE_NO_MEMORY) { /* too long or too wide: say nothing */
+    if (f->fault != TREE_FINE && f->fault != TREE_NO_MEMORY) { /* too long or too wide: fall back to no information */
         f->fault = TREE_FINE;
         range = everything(f);
         range.full_end = zero(f);

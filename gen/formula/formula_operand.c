@@ -1,4 +1,4 @@
-/* formula_operand: numbers, names, calls and elements of tensors -> parts. What a name means is found in this order: a
+/* formula_operand: numbers, names, calls and elements of tensors -> parts. A name is resolved in this order: a
    parameter of the entry being expanded, a declared parameter, the language, the table of named masks and scores. */
 #include "formula_parse.h"
 
@@ -33,7 +33,7 @@ struct part parse_number(struct parser *p) {
     return check_part(p, tree_real(p->formula, real), at);
 }
 
-/* The functions: every operation that is written as a word and is no operator. */
+/* Finds a function: an operation that is written as a word and is not an operator. */
 static enum tree_op find_function(const char *name, size_t size) {
     for (enum tree_op op = OP_MIN; op < OP_COUNT; op++)
         if (text_equals(name, size, tree_ops[op].symbol))
@@ -41,7 +41,7 @@ static enum tree_op find_function(const char *name, size_t size) {
     return OP_COUNT;
 }
 
-/* What a name of an earlier version is called now, else null. */
+/* Returns the current name for a name of an earlier version, else null. */
 static const char *renamed(const char *name, size_t size) {
     static const struct {
         const char *before, *now;
@@ -75,7 +75,7 @@ bool parse_is_word(const char *name, size_t size) {
            (entry >= 0 && !formula_table[entry].params[0]) || storage_find(name, size) >= 0;
 }
 
-/* Everything that could have been meant, one after the other. */
+/* Iterates over all names that could have been meant. */
 struct candidates {
     const struct parser *p;
     int next;
@@ -115,7 +115,7 @@ static struct part refuse_name(struct parser *p) {
                         p->token, name);
 }
 
-/* The arguments of a function, each one an expression. */
+/* Parses the arguments of a function, each an expression. */
 static int parse_arguments(struct parser *p, struct part *argument, int least, int most, const char *who) {
     int at = parse_here(p), count = 0;
     if (!parse_expect(p, "(", " after the name of a function"))
@@ -217,7 +217,7 @@ static struct part parse_language_name(struct parser *p, int name) {
     return check_part(p, tree_name(p->formula, (enum formula_name)name), at);
 }
 
-/* bias(bias): a parameter may be called like a named score; brackets tell them apart. */
+/* bias(bias): a parameter may have the name of a named score; brackets distinguish them. */
 static bool is_call(const struct parser *p) {
     int at = p->at + p->token;
     while (at < p->size && parse_is_blank(p->text[at]))

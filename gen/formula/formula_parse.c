@@ -1,5 +1,5 @@
-/* formula_parse: parts joined by operators, by their binding (Pratt), up to the whole formula. Whether operands fit is
-   formula_check.c's. */
+/* formula_parse: joins parts by operators, by precedence (Pratt), up to the whole formula. formula_check.c checks the
+   operands. */
 #include "formula_parse.h"
 
 #include <string.h>
@@ -79,7 +79,7 @@ static struct part parse_chain(struct parser *p, struct part left, const struct 
     return whole;
 }
 
-/* An operand and all operators after it that bind at least as strongly as `least`. */
+/* Parses an operand and all following operators that bind at least as strongly as `least`. */
 static struct part parse_binding(struct parser *p, int least) {
     if (++p->nesting > PARSE_NESTING)
         return parse_refuse(p, parse_here(p), "this formula nests too deeply");
@@ -105,7 +105,7 @@ static struct part parse_binding(struct parser *p, int least) {
     return left;
 }
 
-/* first then second: in the second, s is what the first makes of it. */
+/* first then second: in the second, s is the value of the first. */
 struct part parse_expression(struct parser *p) {
     int score = p->score;
     struct part part = parse_binding(p, 0);
@@ -122,7 +122,7 @@ struct part parse_expression(struct parser *p) {
     return part;
 }
 
-/* What is kept of a formula is its canonical text, which must be readable again. */
+/* A formula is stored as its canonical text, which must be short enough to be parsed again. */
 static void check_length(struct parser *p) {
     struct text text = {0};
     formula_print(p->formula, &text);

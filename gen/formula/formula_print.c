@@ -1,4 +1,4 @@
-/* formula_print: tree -> canonical text. Brackets are printed only where the tree would be another one without them. */
+/* formula_print: tree -> canonical text. Brackets are printed only where the tree would be different without them. */
 #include "formula_tree.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ void tree_print_real(float real, char digits[TREE_DIGITS]) {
         strcat(digits, ".0");
 }
 
-/* An integer becomes real by itself where the other operand is real; elsewhere real(..) has to say so. */
+/* An integer becomes real implicitly if the other operand is real; elsewhere real(..) is needed. */
 static bool is_implied(const struct formula *f, const struct tree_node *n, int which) {
     if (n->op == OP_NEGATE || n->op == OP_ABS)
         return false;

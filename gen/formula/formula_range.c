@@ -1,5 +1,5 @@
-/* formula_range: integer operations over ranges. Each operation is monotone in each operand wherever the other one keeps
-   its sign, so that its extremes are at the corners of what is left after splitting at zero. */
+/* formula_range: integer operations over ranges. Each operation is monotone in each operand while the other one keeps
+   its sign, so its extremes are at the corners of the ranges after splitting at zero. */
 #include "formula_tree.h"
 
 static const int64_t widest = (int64_t)1 << TREE_WIDEST;
@@ -23,7 +23,7 @@ int64_t tree_shift(int64_t a, int64_t count, bool left) {
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Take in one corner; false when it is too wide. */
+/* Extends the range by one corner; false if it is too wide. */
 static bool take(struct tree_range *range, bool *first, int64_t value) {
     if (value <= -widest || value >= widest)
         return false;
@@ -80,7 +80,7 @@ static bool modulo(struct tree_range a, struct tree_range b, struct tree_range *
     return true;
 }
 
-/* All ones, as many as it takes to hold both ranges without their signs. */
+/* Returns the least number of all ones that covers both ranges without their signs. */
 static int64_t ones_over(struct tree_range a, struct tree_range b) {
     const int64_t ends[4] = {a.least, a.most, b.least, b.most};
     int64_t ones = 0;

@@ -1,4 +1,4 @@
-/* formula_say: questions about a whole formula: what it names, whether it says anything, whether it is a word of the
+/* formula_say: queries on a whole formula: what it names, whether it does anything, whether it is a word of the
    table. */
 #include "formula_tree.h"
 

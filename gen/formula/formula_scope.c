@@ -10,7 +10,7 @@ int formula_param_find(const struct formula_scope *scope, const char *name) {
     return -1;
 }
 
-/* Names become C++ identifiers: small letters keep clear of macros and constants, and these words are taken. */
+/* Names become C++ identifiers: lower case avoids macros and constants, and these words are reserved. */
 static bool is_cxx_word(const char *name) {
     static const char *const words[] = {
         "alignas",   "alignof",  "asm",      "auto",    "break",    "case",    "catch",     "char",     "class",
@@ -51,7 +51,7 @@ static struct place after(struct place place, size_t bytes) {
     return place;
 }
 
-/* One dimension ends at a comma or bracket that is within no other bracket. */
+/* Returns the length of one dimension: it ends at a comma or bracket outside of other brackets. */
 static size_t dim_size(const char *s) {
     int depth = 0;
     size_t size = 0;

@@ -1,4 +1,4 @@
-/* formula_score: what a score does to s: factor * s + rest, or that within a tanh, where it is that. */
+/* formula_score: brings a score into the form factor * s + rest, possibly within a tanh, if it has that form. */
 #include "formula_tree.h"
 
 /* --- factor * s + rest */
@@ -8,7 +8,7 @@ struct split {
     bool good;
 };
 
-/* Of the subtree, as factor * variable + rest. */
+/* Splits the subtree into factor * variable + rest. */
 static struct split split(struct formula *f, const struct formula *from, int node, int variable) {
     const struct tree_node *n = &from->node[node];
     const struct split no = {NO_NODE, NO_NODE, false};
@@ -49,7 +49,7 @@ static struct formula *take(struct formula *from, int node, double otherwise) {
 
 /* --- folded into the exponent */
 
-/* By how much the subtree grows with k. *affine becomes false when it does not grow evenly. */
+/* Returns how much the subtree grows per k. *affine becomes false if it does not grow evenly. */
 static int growth(struct formula *f, const struct formula *from, int node, bool *affine) {
     const struct tree_node *n = &from->node[node];
     if (!(tree_names_of(from, node) >> FORMULA_K & 1))
@@ -77,13 +77,13 @@ static int growth(struct formula *f, const struct formula *from, int node, bool 
     return NO_NODE;
 }
 
-/* Does the same value hold for all keys and queries of a tile? */
+/* True if all keys and queries of a tile have the same value. */
 static bool holds_for_all(const struct formula *f, int node) {
     return node == NO_NODE ||
            (!tree_uses_score(f, node) && !(tree_names_of(f, node) & (1u << FORMULA_Q | 1u << FORMULA_K)));
 }
 
-/* Is the subtree something that holds for all, times k - q? */
+/* True if the subtree is k - q times a value that holds for all. */
 static bool goes_by_distance(const struct formula *f, int node) {
     const struct tree_node *n = &f->node[node];
     int a = n->operands > 0 ? n->operand[0] : NO_NODE, b = n->operands > 1 ? n->operand[1] : NO_NODE;
@@ -110,7 +110,7 @@ static struct formula *slope_in_key(const struct formula *rest, bool *affine) {
     return f;
 }
 
-/* With `variable` in place of s, the score is folded into *fold if it can be. False when memory ran out. */
+/* Folds the score into *fold if possible, with `variable` in place of s. False if memory ran out. */
 static bool fold_with(const struct formula *score, int variable, struct formula_fold *fold) {
     struct formula *f = tree_derive(FORMULA_SCORE, score);
     if (!f)

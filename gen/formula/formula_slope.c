@@ -1,4 +1,5 @@
-/* formula_slope: derivatives of a score, by the rules of calculus: by s, and by each float that it reads. */
+/* formula_slope: derivatives of a score, by the rules of calculus: with respect to s and to each float that it
+   reads. */
 #include "formula_tree.h"
 
 static int constant(struct formula *f, double real) { return tree_real(f, real); }
@@ -7,7 +8,7 @@ static int product(struct formula *f, int a, int b) { return tree_scaled(f, OP_M
 
 static int or_zero(struct formula *f, int node) { return node == NO_NODE ? constant(f, 0) : node; }
 
-/* Either slope, by a condition; 0 when both are. */
+/* Returns one of two slopes, by a condition; 0 if both are 0. */
 static int either(struct formula *f, int condition, int a, int b) {
     return a == NO_NODE && b == NO_NODE ? NO_NODE : tree_if(f, condition, or_zero(f, a), or_zero(f, b));
 }
@@ -28,13 +29,12 @@ static int slope_of_function(struct formula *f, enum tree_op op, int x, int dx) 
     }
 }
 
-/* The slope of a real node by the node `variable`; NO_NODE for 0. What failed shows in f->fault. */
+/* Returns the slope of a real node with respect to the node `variable`; NO_NODE for 0. Failures show in f->fault. */
 static int slope(struct formula *f, const struct formula *from, int node, int variable) {
     const struct tree_node *n = &from->node[node];
     if (node == variable)
         return constant(f, 1);
-    if (!tree_has(from, node, variable) || n->op == OP_TO_REAL ||
-        n->op == OP_AT) /* integers have steps, and no slope */
+    if (!tree_has(from, node, variable) || n->op == OP_TO_REAL || n->op == OP_AT) /* integers have steps but no slope */
         return NO_NODE;
     if (n->op == OP_IF)
         return either(f, tree_copy(f, from, n->operand[0]), slope(f, from, n->operand[1], variable),
@@ -54,7 +54,7 @@ static int slope(struct formula *f, const struct formula *from, int node, int va
     }
 }
 
-/* The tree with this root, or null after a fault: memory ran out, or it would be too long. */
+/* Returns the tree with this root, or null after a fault: memory ran out, or it would be too long. */
 static struct formula *finished(struct formula *f, int root) {
     f->root = root;
     if (f->root != NO_NODE && f->fault == TREE_FINE)
@@ -74,7 +74,7 @@ bool formula_is_one(const struct formula *formula) {
     return root->op == OP_REAL && root->real == 1;
 }
 
-/* --- by what it reads -------------------------------------------------------------------------------------------- */
+/* --- with respect to what it reads ------------------------------------------------------------------------------- */
 
 static bool is_float(const struct formula *f, int node) {
     const struct tree_node *n = &f->node[node];
@@ -86,7 +86,7 @@ static struct formula *copy_of(const struct formula *from, int node) {
     return f ? finished(f, tree_copy(f, from, node)) : NULL;
 }
 
-/* What is read at the node, with its slope. False when memory ran out or the slope is too long. */
+/* Fills *read for the node, with its slope. False if memory ran out or the slope is too long. */
 static bool read_at(const struct formula *score, int node, struct formula_read *read) {
     const struct tree_node *n = &score->node[node];
     struct formula *f = tree_derive(FORMULA_SCORE, score);
@@ -96,7 +96,7 @@ static bool read_at(const struct formula *score, int node, struct formula_read *
         formula_free(f);
         return false;
     }
-    if (of_node == NO_NODE) { /* the score does not change with it */
+    if (of_node == NO_NODE) { /* the score has no slope with respect to it */
         formula_free(f);
         return true;
     }

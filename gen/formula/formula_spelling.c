@@ -43,7 +43,7 @@ struct formula_spelling formula_code_spelling(const struct formula_set *set) {
                  [FORMULA_K_FIRST] = "k_first",
                  [FORMULA_K_LAST] = "k_last"},
         .score = "s",
-        .indent = 11, /* behind "    return " */
+        .indent = 11, /* after "    return " */
         .context = (void *)(uintptr_t)set,
         .param = spell_param,
     };

@@ -1,4 +1,4 @@
-/* formula_storage: what the elements of a parameter are stored as, by name, and what they are in a formula. */
+/* formula_storage: how the elements of a parameter are stored, by name, and their type in a formula. */
 #include "formula_parse.h"
 
 #include <string.h>

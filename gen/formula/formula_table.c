@@ -1,5 +1,5 @@
-/* formula_table: named masks and scores, formulas.def, and how one takes the place of its name: its parameters stand for
-   the arguments' nodes, and its text is read like the user's, with the same checks. Errors point at the name. */
+/* formula_table: named masks and scores, formulas.def, and their expansion: the entry's parameters stand for the
+   arguments' nodes, and its text is parsed like the user's, with the same checks. Errors point at the name. */
 #include "formula_parse.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ const struct formula_entry formula_table[] = {
 };
 const int formula_table_count = sizeof formula_table / sizeof *formula_table;
 
-/* An entry of the wanted kind; a score may also ask what a mask says. */
+/* Finds an entry of the wanted kind; a score may also use a mask. */
 int table_find(enum formula_kind kind, const char *name, size_t size) {
     int found = -1;
     for (int i = 0; i < formula_table_count && kind != FORMULA_SIZE; i++) {
@@ -26,7 +26,7 @@ int table_find(enum formula_kind kind, const char *name, size_t size) {
     return found;
 }
 
-/* One "name: type" of a signature; steps to the next, false at the end. */
+/* One "name: type" of a signature; next_param steps to the next one, false at the end. */
 struct signature {
     const char *name;
     size_t name_size;
@@ -55,7 +55,7 @@ static bool next_param(const char **at, struct signature *out) {
     return true;
 }
 
-/* An argument that has to be a tensor is its bare name. */
+/* Finds the tensor that is passed as an argument by its bare name. */
 static int find_tensor(const struct parser *p) {
     const char *name = p->text + p->at;
     size_t size = (size_t)p->token;
@@ -102,7 +102,7 @@ static bool bind_value(struct parser *p, const struct formula_entry *entry, cons
     return true;
 }
 
-/* The arguments in brackets, bound one after the other above those that are visible; false after an error. */
+/* Parses the arguments in brackets and binds each above the visible bindings; false after an error. */
 static bool bind_arguments(struct parser *p, const struct formula_entry *entry, int *count) {
     const char *next = entry->params;
     struct signature wanted;

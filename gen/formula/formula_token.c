@@ -1,5 +1,5 @@
-/* formula_token: text -> tokens, one at a time, and what is said when another one was expected. Only the first error of a
-   formula is said: after it, further messages would be guesses. */
+/* formula_token: text -> tokens, one at a time, and the error if another one was expected. Only the first error of a
+   formula is reported: further messages would be guesses. */
 #include "formula_parse.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ void parse_advance(struct parser *p) {
     int end = p->at;
     if (end < p->size && parse_is_digit(s[end]))
         end = parse_number_end(s, end, p->size);
-    if (end < p->size && (parse_is_letter(s[end]) || parse_is_digit(s[end]))) /* also the letters that spoil a number */
+    if (end < p->size && (parse_is_letter(s[end]) || parse_is_digit(s[end]))) /* also letters that spoil a number */
         while (end < p->size && (parse_is_letter(s[end]) || parse_is_digit(s[end])))
             end++;
     if (end == p->at && end < p->size) {
@@ -75,7 +75,7 @@ static void skip_blanks(struct cursor *c) {
         step(c);
 }
 
-/* Where the text of a scalar begins: behind its quote, or on the line after `>-` and `|`. */
+/* Returns where the text of a scalar begins: after its quote, or on the line after `>-` and `|`. */
 static struct cursor find_start(struct place place) {
     struct cursor c = {place.input, 0, {place.input, 1, 1}};
     while (!is_over(&c) && (c.place.line < place.line || (c.place.line == place.line && c.place.col < place.col)))
@@ -89,7 +89,7 @@ static struct cursor find_start(struct place place) {
     return c;
 }
 
-/* YAML folds lines, but changes blanks only: the n-th character that is no blank is the same one here and there. */
+/* YAML folds lines but changes only blanks: the n-th nonblank character is the same in the file and in the text. */
 static struct place place_of(const struct parser *p, int at) {
     struct place simple = p->place;
     simple.col += at;

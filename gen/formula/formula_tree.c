@@ -1,4 +1,5 @@
-/* formula_tree: makes nodes. Whatever is built goes through `make`: simplify, bound, look for an equal node, add. */
+/* formula_tree: makes nodes. Every node is simplified and bounded; then an equal node is reused, or the node is
+   added. */
 #include "formula_tree.h"
 
 #include <math.h>
@@ -88,7 +89,7 @@ static bool same(const struct tree_node *a, const struct tree_node *b) {
            memcmp(a->operand, b->operand, (size_t)a->operands * sizeof *a->operand) == 0;
 }
 
-/* Add a node whose operands are in the tree, or find the equal one. */
+/* Adds a node whose operands are in the tree, or finds the equal one. */
 static int add(struct formula *f, struct tree_node node) {
     if (f->fault != TREE_FINE)
         return NO_NODE;
@@ -106,7 +107,7 @@ static int add(struct formula *f, struct tree_node node) {
     for (int i = f->count - 1; i >= 0; i--)
         if (same(&f->node[i], &node))
             return i;
-    if (f->count == f->weight_limit) /* parts that were simplified away count too */
+    if (f->count == f->weight_limit) /* nodes that were simplified away count too */
         return refuse(f, TREE_TOO_LONG);
     if (f->count == f->room) {
         int room = f->room ? 2 * f->room : 16;
@@ -185,7 +186,7 @@ static bool is_real(const struct formula *f, int node, float real) {
     return at(f, node)->op == OP_REAL && at(f, node)->real == real;
 }
 
-/* A node for the operation as it is; its range may make it a constant. */
+/* Makes a node for the operation without simplifying it; its range may turn it into a constant. */
 static int make(struct formula *f, enum tree_op op, enum formula_type type, int a, int b, int c) {
     struct tree_node node = {.op = op, .type = type, .operand = {a, b, c}};
     node.operands = c != NO_NODE ? 3 : b != NO_NODE ? 2 : 1;
@@ -212,7 +213,8 @@ static int make(struct formula *f, enum tree_op op, enum formula_type type, int 
     return add(f, node);
 }
 
-/* `not` goes down to where it costs nothing. The order of reals cannot be turned round: a NaN is on neither side. */
+/* Pushes `not` down to where it costs nothing. An order of reals cannot be reversed: it is false for a NaN either
+   way. */
 static int make_not(struct formula *f, int a) {
     struct tree_node node = *at(f, a);
     switch (node.op) {
@@ -260,7 +262,7 @@ int tree_one(struct formula *f, enum tree_op op, int a) {
     return make(f, op, type, a, NO_NODE, NO_NODE);
 }
 
-/* and, or: constants decide or vanish, and what is grouped from the right is regrouped from the left. */
+/* and, or: constants decide or vanish, and right-associated operands are regrouped from the left. */
 static int make_logic(struct formula *f, enum tree_op op, int a, int b) {
     bool decides = op == OP_OR;
     if (tree_is_bool(f, a, decides) || tree_is_bool(f, b, !decides) || a == b)
@@ -274,7 +276,7 @@ static int make_logic(struct formula *f, enum tree_op op, int a, int b) {
     return make(f, op, FORMULA_BOOL, a, b, NO_NODE);
 }
 
-/* max(min(x, y), x) is x, and min(max(x, y), x) too. */
+/* max(min(x, y), x) is x, and so is min(max(x, y), x). */
 static bool absorbs(const struct formula *f, enum tree_op op, int a, int b) {
     const struct tree_node *node = at(f, a);
     return node->op == (op == OP_MIN ? OP_MAX : OP_MIN) && (node->operand[0] == b || node->operand[1] == b);

@@ -20,7 +20,7 @@ bool formulas_reserved(const char *name, struct place place, struct diag *diag) 
 
 /* --- declarations ------------------------------------------------------------------------------------------------ */
 
-/* Steps through "NAME: TYPE, NAME: TYPE". */
+/* Iterates over "NAME: TYPE, NAME: TYPE". */
 struct declarations {
     struct formula_text left;
 };
@@ -38,7 +38,7 @@ static void skip_spaces(struct declarations *at) {
         skip(at, 1);
 }
 
-/* Copy `size` bytes, without blanks at their end, into a buffer; false when they do not fit. */
+/* Copies `size` bytes without trailing blanks into a buffer; false if they do not fit. */
 static bool copy_trimmed(char *to, size_t room, const char *from, size_t size) {
     while (size && is_space(from[size - 1]))
         size--;
@@ -118,7 +118,7 @@ int formulas_canonical(enum knob_id id, const struct formula *formula, struct te
     return last_word(id);
 }
 
-/* Put a text into its place in knobs; an error at `place` when it is too long. */
+/* Stores a text in knobs; an error at `place` if it is too long. */
 static bool keep(char to[FORMULAS_TEXT], const struct text *text, const char *what, struct place place,
                  struct diag *diag) {
     if (text->failed || text->size >= FORMULAS_TEXT) {
@@ -133,7 +133,7 @@ static bool keep(char to[FORMULAS_TEXT], const struct text *text, const char *wh
     return true;
 }
 
-/* The text of one knob: given now, or kept from before, or none. */
+/* Returns the text of one knob: given now, kept from before, or none. */
 static struct formula_text text_of(const struct knobs *knobs, enum knob_id id, struct formula_text given) {
     const char *kept = knob_formula(knobs, id);
     if (knob_get(knobs, id) != last_word(id))
@@ -141,7 +141,7 @@ static struct formula_text text_of(const struct knobs *knobs, enum knob_id id, s
     return given.text || !kept ? given : (struct formula_text){.text = kept, .size = strlen(kept)};
 }
 
-/* Read one formula into knobs; *params gains the parameters that it needs. */
+/* Reads one formula into knobs and adds the parameters that it needs to *params. */
 static bool read_one(enum knob_id id, struct formula_text given, const struct formula_scope *scope, struct knobs *knobs,
                      unsigned *params, struct diag *diag) {
     char *kept = id == KNOB_mask ? knobs->formulas.mask : knobs->formulas.score;
@@ -163,7 +163,7 @@ static bool read_one(enum knob_id id, struct formula_text given, const struct fo
     return good;
 }
 
-/* Read the gradients that are wanted into knobs, once their score is there. */
+/* Reads the requested gradients into knobs, which already have their score. */
 static bool read_wants(struct formula_text given, const struct formula_scope *scope, struct knobs *knobs,
                        struct diag *diag) {
     struct formula_text source = text_of(knobs, KNOB_wants, given);
@@ -226,7 +226,7 @@ static struct formula *parse_kept(enum formula_kind kind, const char *text, cons
     return formula_parse(kind, (struct place){0}, text, strlen(text), scope, diag);
 }
 
-/* Tensors whose last index moves with the query or the key. */
+/* Returns the tensors whose last index depends on the query or the key. */
 static unsigned find_tabled(const struct formula *mask) {
     unsigned tabled = 0;
     for (int i = 0; i < mask->count; i++) {
@@ -237,7 +237,7 @@ static unsigned find_tabled(const struct formula *mask) {
     return tabled;
 }
 
-/* False, with the reason, when a gradient is wanted that there is not. */
+/* False, with the reason, if a requested gradient does not exist. */
 static bool find_wants(struct formula_set *set, const struct knobs *knobs, struct diag *diag) {
     const char *text = knobs->formulas.wants;
     const struct formula_text names = {.text = text, .size = strlen(text)};

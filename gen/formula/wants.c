@@ -5,7 +5,7 @@
 
 /* --- names ------------------------------------------------------------------------------------------------------- */
 
-/* For diag_nearest: all names that could be meant. */
+/* For diag_nearest: all names that could have been meant. */
 struct candidates {
     const struct formula_scope *scope;
     int next;
@@ -49,7 +49,7 @@ static bool refuse_type(const struct formula_scope *scope, int param, struct pla
     return false;
 }
 
-/* The parameter that "d_NAME" is about, or -1. */
+/* Returns the parameter that "d_NAME" refers to, or -1. */
 static int param_of(const char *name, size_t size, const struct formula_scope *scope) {
     for (int i = 0; i < scope->count; i++)
         if (size > 2 && memcmp(name, "d_", 2) == 0 && text_equals(name + 2, size - 2, scope->param[i].name))

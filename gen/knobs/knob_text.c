@@ -21,7 +21,7 @@ static bool all_digits(const char *s, size_t size) {
     return size > 0;
 }
 
-/* What is wrong with text that looks like a number to someone, or "" when it looks like none. */
+/* Returns what is wrong with text that some readers take for a number, or "" if none does. */
 static const char *integer_hint(const char *s, size_t size) {
     if (size == 0 || text_equals(s, size, "~") || text_equals(s, size, "null") || text_equals(s, size, "auto"))
         return ": leave it out to get the default";
@@ -92,7 +92,7 @@ static bool word_read(enum knob_id id, const char *s, size_t size, struct place 
     return false;
 }
 
-/* A word but the last, or an expression, which is the last. */
+/* Reads a word other than the last, or an expression, whose value is the last word. */
 static bool formula_read(enum knob_id id, const char *s, size_t size, struct place place, struct diag *diag,
                          int *value) {
     const struct knob_info *knob = &knob_table[id];

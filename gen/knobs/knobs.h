@@ -1,4 +1,4 @@
-/* knobs: struct knobs and the questions one can ask of the table in knobs.def. */
+/* knobs: struct knobs, and queries on the table in knobs.def. */
 #ifndef ATTILE_KNOBS_H
 #define ATTILE_KNOBS_H
 
@@ -26,7 +26,7 @@ static inline bool knob_in(knob_flags set, int id) { return set >> id & 1; }
 
 enum { AUTO = -1 }; /* the value of a knob that is left to the template or to derive.c */
 
-/* family_softmax, dtype_fp16, ...: words are numbered as listed; dtype_AUTO and its like are AUTO. */
+/* family_softmax, dtype_fp16, ...: words are numbered as listed; dtype_AUTO etc. are AUTO. */
 #define WORD(knob, word) knob##_##word,
 enum { WORDS_FAMILY(WORD) family_AUTO = AUTO };
 enum { WORDS_DTYPE(WORD) dtype_AUTO = AUTO };
@@ -53,18 +53,19 @@ enum { WORDS_Q_IN(WORD) q_in_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 
-/* Has the family masks and scores, and the tensors that they read? */
+/* True if the family has masks and scores, and the tensors that they read. */
 static inline bool family_is_attention(int family) {
     return family == family_attention_forward || family == family_attention_backward;
 }
 
-/* The texts of masks and scores that are expressions (formula.h), canonical: equal texts, equal meaning. "" where the
-   knob is one of its words. Of bounded size and in place, so that knobs can be copied like any other value. */
+/* The canonical texts of masks and scores that are expressions (formula.h): equal texts have equal meanings. "" if the
+   knob is one of its words. Their size is bounded and they are stored in place, so knobs can be copied like any
+   value. */
 enum { FORMULAS_TEXT = 1024 };
 struct formulas {
     char mask[FORMULAS_TEXT], score[FORMULAS_TEXT];
     char wants[FORMULAS_TEXT];  /* names of gradients: "dq, d_slope" */
-    char params[FORMULAS_TEXT]; /* declarations of what the two need at launch: "window: int, slope: float[heads]" */
+    char params[FORMULAS_TEXT]; /* declared launch parameters of both: "window: int, slope: float[heads]" */
 };
 
 /* One value for every knob, each an int: a word's number, an integer, or AUTO. */
@@ -86,7 +87,7 @@ struct knob_info {
     const char *prefix;       /* in kernel names */
     const char *const *words; /* null-terminated; null for integers */
     int least, most;          /* for integers */
-    bool optional;            /* its default adds nothing: pins no size, has no sinks */
+    bool optional;            /* its default adds nothing: no pinned size, no sinks */
     const char *about;
 };
 
@@ -99,49 +100,50 @@ const char *knob_word_name(enum knob_id id, int value);     /* "auto" for AUTO; 
 static inline int knob_get(const struct knobs *knobs, enum knob_id id) { return ((const int *)knobs)[id]; }
 static inline void knob_set(struct knobs *knobs, enum knob_id id, int value) { ((int *)knobs)[id] = value; }
 
-/* A problem knob that adds something (a size that is pinned, sinks, pages), and does not. */
+/* True for an optional problem knob (a pinned size, sinks, pages) that adds nothing. */
 static inline bool knob_is_open(enum knob_id id, int value) {
     return knob_table[id].group == KNOB_GROUP_PROBLEM && knob_table[id].optional && value == knob_table[id].fallback;
 }
 
-/* Do K and V have elements of 8 bits? */
+/* True if K and V have 8-bit elements. */
 static inline bool knobs_quantised(const struct knobs *knobs) { return knobs->dtype_kv >= dtype_kv_e4m3; }
 
-/* Can a Q tile's keys come in parts, which a second launch combines? */
+/* True if a Q tile's keys may be split into parts, which a second launch combines. */
 static inline bool knobs_split_keys(const struct knobs *knobs) { return knobs->splits != 1 && knobs->splits != AUTO; }
 
 struct knobs knobs_default(void);     /* every knob at its default, AUTO included */
 struct knobs knobs_filled(int value); /* every knob at this value, without expressions */
 
-/* What one thread block may use on a target, a row of targets.def; AUTO means `any`. */
+/* The limits of a thread block on a target, a row of targets.def; AUTO means `any`. */
 struct target_info {
     const char *name;
     int shared_bytes, threads;
-    const char *arch; /* what to compile for when no device says otherwise */
-    int first, last;  /* compute capabilities, times ten, that run it */
+    const char *arch; /* architecture to compile for if no device determines it */
+    int first, last;  /* range of compute capabilities, times ten, that run it */
     const char *gpus; /* the same in words */
 };
 const struct target_info *target_info(int target);
 
-/* Can a kernel for it start before the launch ahead of it has ended (programmatic dependent launch)? */
+/* True if its kernels can start before the previous launch has ended (programmatic dependent launch). */
 static inline bool target_starts_dependents(const struct target_info *target) { return target->first >= 90; }
 
-/* The text of a mask or score that is an expression; null for any other knob or value. */
+/* Returns the text of a mask or score that is an expression; null for any other knob or value. */
 const char *knob_formula(const struct knobs *knobs, enum knob_id id);
 
-/* Have both the same value of this knob, expression and its params included? */
+/* True if both have the same value of this knob, including an expression and its params. */
 bool knob_same(const struct knobs *a, const struct knobs *b, enum knob_id id);
 
-/* The value of a problem knob, or what it means where it is left out, or not used by the algorithm that these knobs are of. */
+/* Returns the value of a problem knob, or its meaning if it is left out or the algorithm of these knobs does not use
+   it. */
 int knob_meant(const struct knobs *knobs, enum knob_id id);
 
-/* Are they knobs of one problem, whatever the schedules? */
+/* True if both belong to one problem, regardless of their schedules. */
 bool knobs_same_problem(const struct knobs *a, const struct knobs *b);
 
-/* One value as a user would write it: "causal", "64", "\"k <= q\"". */
+/* Prints a value as a user would write it: "causal", "64", "\"k <= q\"". */
 void knob_print(const struct knobs *knobs, enum knob_id id, struct text *text);
 
-/* "dtype=bf16 head_dim=96": the knobs of `which` that are not AUTO, as knobs_parse reads them. */
+/* Prints "dtype=bf16 head_dim=96": the knobs of `which` that are not AUTO, as knobs_parse reads them. */
 void knobs_print(const struct knobs *knobs, knob_flags which, struct text *text);
 
 #endif

@@ -25,7 +25,7 @@ int renamed_find(const char *s, size_t size) {
     return -1;
 }
 
-/* The row of `words`, or -1. */
+/* Returns the row of `words`, or -1. */
 static int find_word(int id, const char *s, size_t size) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if ((id < 0 || (int)words[i].knob == id) && text_equals(s, size, words[i].before))

@@ -92,7 +92,7 @@ static int binding(enum plan_op op) {
     return op == PLAN_ADD || op == PLAN_SUBTRACT ? 1 : op >= PLAN_MULTIPLY && op <= PLAN_MODULO ? 2 : 3;
 }
 
-/* The first step of the operand that ends at step `last`. */
+/* Returns the first step of the operand that ends at step `last`. */
 static int operand_start(const struct plan_expr *expr, int last) {
     int missing = 1;
     for (int i = last; i >= 0; i--) {
@@ -127,7 +127,7 @@ static void print_operand(const struct plan_expr *expr, int last, int least_bind
     }
 }
 
-/* Does it leave exactly one value, and name only what exists? A plan may come from a file. */
+/* True if it leaves exactly one value and names only existing sizes. A plan may come from a file. */
 static bool is_sound(const struct plan_expr *expr) {
     int depth = 0;
     if (expr->count < 1 || expr->count > PLAN_STEPS)

@@ -23,10 +23,9 @@ struct shape {
 
 struct shape_info {
     const char *name;
-    unsigned
-        families; /* bit family_... set: used by that family; SHAPE_OF_DEVICE: the device or the plan says it, no caller */
-    int64_t least;    /* smallest value allowed */
-    int64_t fallback; /* value when a test shape leaves it out; -1 = must be given */
+    unsigned families; /* bit family_... set: used by that family; SHAPE_OF_DEVICE: the device or plan sets it */
+    int64_t least;     /* smallest value allowed */
+    int64_t fallback;  /* value if a test shape leaves it out; -1 = must be given */
     const char *about;
 };
 
@@ -38,15 +37,15 @@ int shape_find(const char *name, size_t size); /* enum shape_id, or -1 */
 static inline int64_t shape_get(const struct shape *shape, enum shape_id id) { return ((const int64_t *)shape)[id]; }
 static inline void shape_set(struct shape *shape, enum shape_id id, int64_t v) { ((int64_t *)shape)[id] = v; }
 
-/* What SHAPE_packed_heads stands for in a formula: it follows from heads and kv_heads. A unit of PACKED_ROWS rows of a packed Q tile
-   holds as many queries of each of them as fit (templates/work/heads_packed.cuh). */
+/* The value of SHAPE_packed_heads in a formula: it follows from heads and kv_heads. A unit of PACKED_ROWS rows of a
+   packed Q tile holds as many queries of each of these heads as fit (templates/work/heads_packed.cuh). */
 enum { PACKED_ROWS = 64 };
 static inline int64_t shape_packed_heads(const struct shape *shape) {
     int64_t group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 1;
     return group >= 1 && group <= PACKED_ROWS ? group : 1;
 }
 
-/* The sizes that knobs may pin, as `fixed: {len_q: 4096}` in a spec does: constants of the kernel then. */
+/* The sizes that knobs may pin, as `fixed: {len_q: 4096}` in a spec does: they become constants of the kernel. */
 enum { FIXED_SIZES = 4 };
 struct fixed_size {
     enum shape_id shape;
@@ -98,11 +97,11 @@ struct plan_launch {
     int shared;             /* bytes of dynamic shared memory of a block */
     enum plan_params params;
     bool fills_tables; /* makes the tables of the mask (expression/tables_launch.cuh), behind the workspace's bytes */
-    int cluster;       /* blocks that run side by side, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
-    bool dependent;    /* programmatic dependent launch: it waits by itself for the launch ahead of it */
+    int cluster;       /* blocks of a cluster, at most PLAN_CLUSTER; divides the grid; 0 = no clusters */
+    bool dependent;    /* programmatic dependent launch: the kernel itself waits for the previous launch */
 };
 
-/* The tensors that a map can describe, in the order of a launch's arguments; d_o is of attention_backward alone. */
+/* The tensors that a map can describe, in the order of a launch's arguments; only attention_backward has d_o. */
 enum plan_tensor {
     PLAN_Q,
     PLAN_K,
@@ -117,10 +116,10 @@ static inline int plan_tensors_of(int family) {
     return family == family_attention_backward ? PLAN_TENSORS : PLAN_FORWARD_TENSORS;
 }
 
-/* A tensor that the kernel copies in boxes (TMA): the runtime describes it in a tensor map. The maps come before the
-   parameters, each under its name. Boxes hold `rows` rows of `cols` elements of one head, swizzled over 128 bytes; what lies outside the
-   tensor reads as 0 and is not written. Packed boxes hold the rows of shape_packed_heads
-   heads, one after the other: of rows / packed_heads queries each. */
+/* A tensor that the kernel copies in boxes (TMA); the runtime describes it in a tensor map. The maps come before the
+   parameters, each under its name. A box holds `rows` rows of `cols` elements of one head, with the 128-byte swizzle;
+   elements outside the tensor read as 0 and are not written. A packed box holds the rows of shape_packed_heads heads,
+   head after head, with rows / packed_heads queries each. */
 struct plan_map {
     char name[PLAN_MAP_NAME];
     enum plan_tensor tensor;
@@ -128,16 +127,17 @@ struct plan_map {
     bool packed;
 };
 
-/* Into how many parts the keys of a Q tile are split (splits.c has the rule). */
+/* The inputs that determine how many parts the keys of a Q tile are split into (splits.c has the rule). */
 enum plan_split {
-    PLAN_SPLIT_MOST,  /* as many parts at most; without the others: exactly so many; count 0 = keys are not split */
+    PLAN_SPLIT_MOST,  /* maximum number of parts; exact number if the others are absent; count 0 = keys are not split */
     PLAN_SPLIT_TILES, /* Q tiles */
-    PLAN_SPLIT_ON,    /* blocks that run at a time, each on a part */
-    PLAN_SPLIT_KEYS,  /* the most keys that a Q tile visits */
+    PLAN_SPLIT_ON,    /* blocks that run concurrently, each on a part */
+    PLAN_SPLIT_KEYS,  /* maximum number of keys that a Q tile visits */
     PLAN_SPLIT_SEEN,  /* keys that a Q tile visits on average */
     PLAN_SPLIT_EXPRS
 };
-/* What parts cost beside their keys, in keys of a Q tile (splits.c): the start of a block, writing and reading a part again, the second launch. */
+/* The cost of parts in addition to their keys, in keys of a Q tile (splits.c): starting a block, writing and rereading
+   a part, the second launch. */
 enum { PLAN_KEYS_START = 128, PLAN_KEYS_PART = 256, PLAN_KEYS_COMBINE = 256 };
 
 extern const char *const plan_split_name[PLAN_SPLIT_EXPRS]; /* "most", ... */
@@ -145,7 +145,7 @@ struct plan_splits {
     struct plan_expr expr[PLAN_SPLIT_EXPRS];
 };
 
-/* Launches run one after the other in this order. */
+/* Launches run one after another in this order. */
 struct plan {
     int launches;
     struct plan_launch launch[PLAN_LAUNCHES];
@@ -155,20 +155,21 @@ struct plan {
     struct plan_map map[PLAN_MAPS];
 };
 
-/* Does this launch take the tensor maps? */
+/* True if this launch takes the tensor maps. */
 bool plan_with_maps(const struct plan *plan, int launch);
 
-/* Evaluate; false on overflow, division by zero or a malformed expression. Never allocates. */
+/* Evaluates an expression; false on overflow, division by zero or a malformed expression. Never allocates. */
 bool plan_eval(const struct plan_expr *expr, const struct shape *shape, int64_t *value);
 
-/* Set shape->key_parts, which grids and workspace read: 1 unless it pays to split. False as plan_eval. Takes well under a microsecond. */
+/* Sets shape->key_parts, which grids and workspace read: 1 unless splitting pays off. False as for plan_eval. Takes
+   well under a microsecond. */
 bool plan_split(const struct plan_splits *splits, struct shape *shape);
 
-/* Write as an infix C expression over the names in shapes.def, with the fewest parentheses;
-   "?" when it is malformed. */
+/* Prints an infix C expression over the names in shapes.def, with the fewest parentheses;
+   "?" if it is malformed. */
 void plan_print(const struct plan_expr *expr, struct text *text);
 
-/* " most 64, tiles ..., on ...". */
+/* Prints " most 64, tiles ..., on ...". */
 void plan_print_splits(const struct plan_splits *splits, struct text *text);
 
 #endif

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct names { /* of the sizes that a family has */
+struct names { /* of the sizes of a family */
     int family, at;
 };
 

@@ -1,18 +1,20 @@
-/* splits: into how many parts the keys of a Q tile are split. Parts are worked on by blocks of their own, so that few Q tiles
+/* splits: how many parts the keys of a Q tile are split into. Different blocks work on the parts, so few Q tiles
    fill many SMs; a second launch combines them.
 
-   Times are counted in keys: how long a block takes for so many keys of its Q tile. Per row of the tile a key takes
-   2 (d + d_v) flop, and a part is written and read again, 8 (d_v + 1) bytes, so a part costs 4 (d_v + 1) / (d + d_v) flop per byte
-   times what the GPU computes while it moves a byte, which is 120 to 160 on the GPUs from Ampere to Hopper: about 256 keys
-   whatever the tile. Starting a block's pipeline takes as long as about 128 keys, and the second launch 3 us, about 256. */
+   The unit of time is a key: the time that a block takes for one key of its Q tile. Per row of the tile a key takes 2
+   (d + d_v) flop, and a part is written and read again, 8 (d_v + 1) bytes. A part therefore costs 4 (d_v + 1) / (d +
+   d_v) flop per byte times what the GPU computes while it moves a byte, which is 120 to 160 on the GPUs from Ampere to
+   Hopper: about 256 keys for any tile. Starting a block's pipeline takes as long as about 128 keys, and the second
+   launch 3 us, about 256. */
 #include "plan.h"
 
 enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBINE, WAVES = 8 };
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-/* `value[PLAN_SPLIT_SEEN]` keys a tile on average; the one with most is under way that much longer. Of all numbers of parts that
-   run in so many waves the largest is best, so there are few to compare; the smallest of equals. */
+/* Chooses the number of parts. A tile visits `value[PLAN_SPLIT_SEEN]` keys on average; the tile with the most keys
+   takes correspondingly longer. For each number of waves the largest number of parts is best, so only a few are
+   compared; among equals the smallest wins. */
 static int64_t choose(const int64_t value[PLAN_SPLIT_EXPRS]) {
     const int64_t most = value[PLAN_SPLIT_MOST], tiles = value[PLAN_SPLIT_TILES], on = value[PLAN_SPLIT_ON];
     const int64_t seen = value[PLAN_SPLIT_SEEN], longer = value[PLAN_SPLIT_KEYS] - seen;

@@ -7,7 +7,7 @@
 
 /* --- lines --- */
 
-static bool ends_blank(const struct emitter *e) { /* is the line before the current one empty, or is there none? */
+static bool ends_blank(const struct emitter *e) { /* true if the previous line is empty or does not exist */
     return e->line_start == 0 || (e->line_start >= 2 && e->text.bytes[e->line_start - 2] == '\n');
 }
 
@@ -83,7 +83,7 @@ void emit_free(struct emitter *e) {
 
 /* --- header --- */
 
-/* Print a caller's text so that it can neither end the comment nor break its line. */
+/* Prints a caller's text so that it can neither end the comment nor break its line. */
 static void print_quoted(struct emitter *e, const char *s) {
     for (size_t plain; *s; s += plain + (s[plain] != '\0')) {
         for (plain = 0; (unsigned char)s[plain] >= ' ' && s[plain] != 127 && !(s[plain] == '*' && s[plain + 1] == '/');)
@@ -116,7 +116,7 @@ static void print_knobs(struct emitter *e, const struct variant *variant, int wi
         print_row(e, width, "params", "", variant->knobs.formulas.params);
 }
 
-/* A let is made of those before it, so one pass from the last to the first finds all. */
+/* A let depends only on earlier ones, so one pass from the last to the first finds all. */
 static int find_lets(const struct emit_mentions *mentions, bool shown[TEMPLATE_SLOTS]) {
     const struct emit_facts *facts = mentions->facts;
     int count = 0;
@@ -218,7 +218,7 @@ void emit_mention(struct emit_mentions *mentions, const char *name, size_t size)
     }
 }
 
-/* "constexpr int NAME = VALUE;" in a type that holds it. */
+/* Prints "constexpr int NAME = VALUE;" with a type that holds the value. */
 static void print_constant(struct text *text, struct expr_type type, const char *name, int64_t value) {
     bool wide = value < INT32_MIN || value > INT32_MAX;
     const char *kind = type.kind == EXPR_BOOL ? "bool" : wide ? "long long" : "int";
@@ -230,10 +230,10 @@ static void print_constant(struct text *text, struct expr_type type, const char 
         text_print(text, "constexpr %s %s = %" PRId64 ";", kind, name, value);
 }
 
-/* One let that becomes a constant, in words. */
+/* The text of a let that becomes a constant. */
 struct let_line {
     struct text constant; /* "constexpr int ROWS = 16;" */
-    const char *formula;  /* "" when it is the value itself, which explains nothing */
+    const char *formula;  /* "" if it is just the value, which explains nothing */
 };
 
 static void make_let_line(const struct emit_facts *facts, const struct template_op *op, struct let_line *line) {
@@ -244,7 +244,8 @@ static void make_let_line(const struct emit_facts *facts, const struct template_
     line->formula = strcmp(shown, expr_text(op->expr[0])) == 0 ? "" : expr_text(op->expr[0]);
 }
 
-/* Formulas are printed beside their constants, below each other; all above them when one is too long for that. */
+/* Formulas are printed next to their constants, aligned; all of them above the constants if one is too long for
+   that. */
 static void print_let_lines(struct emitter *e, const struct let_line *line, int count) {
     enum { COLUMNS = 120 };
     size_t width = 0, formula = 0;

@@ -1,13 +1,14 @@
-/* emit_prune: functions, types and constants that no kernel reaches leave the body of a source, so that parts can hold what
-   some variants need without a condition around each. Taken out is the definition with the comment above it, and the
-   name of a part of which nothing is left.
+/* emit_prune: removes functions, types and constants that no kernel reaches from the body of a source, so that parts
+   can hold definitions for some variants without a condition around each. It removes the definition with the comment
+   above it, and the name of a part of which nothing is left.
 
-   What stands outside of functions is gone through word by word, then each function that was named, once: the text is
-   large, and what stays of it is read only once, by this and by emit_mention, which sees the same words.
+   It scans the text outside of functions word by word, then each function that was named, once. The text is large, so
+   the part that stays is read only once, by this and by emit_mention, which sees the same words.
 
-   It knows definitions by how they are laid out, as the formatter does it: a head that starts at the left margin, with
-   `template <...>` on the same line or on the one before, and says __device__ or begins with struct, using or constexpr;
-   and an end at the left margin, or on the line of the first brace or semicolon. What it does not recognise stays, and so does whatever has the name of something that is used. */
+   It recognises definitions by the formatter's layout: a head that starts at the left margin, with `template <...>` on
+   the same line or on the one before, and contains __device__ or begins with struct, using or constexpr; and an end at
+   the left margin, or on the line of the first brace or semicolon. Anything that it does not recognise stays, and so
+   does everything with the name of something that is used. */
 #include "emit.h"
 
 #include <stdlib.h>
@@ -15,9 +16,9 @@
 
 enum { FUNCTIONS = 512, BUCKETS = 256 };
 
-/* A definition or declaration, of a function as a rule; several may have one name. */
+/* A definition or declaration, usually of a function; several may share a name. */
 struct function {
-    int first, last; /* lines, its comment included */
+    int first, last; /* lines, including its comment */
     const char *name;
     size_t size;
     int next; /* in its bucket, or -1 */
@@ -45,18 +46,18 @@ static const char *find(const struct pruning *p, int line, const char *word) {
     return memmem(p->line[line], size_of(p, line), word, strlen(word));
 }
 
-static bool is_margin(const struct pruning *p, int line) { /* does code start at the left margin? */
+static bool is_margin(const struct pruning *p, int line) { /* true if code starts at the left margin */
     return size_of(p, line) && text_is_name(*p->line[line]);
 }
 
-/* After a word that a line begins with, or that follows its `template <...>`; or null. */
+/* Returns the position after a word that begins a line or follows its `template <...>`; or null. */
 static const char *after_word(const struct pruning *p, int line, const char *word) {
     const char *at = find(p, line, word);
     bool first = at == p->line[line], of_template = at && at - p->line[line] > 2 && memcmp(at - 2, "> ", 2) == 0;
     return first || (of_template && starts(p, line, "template <")) ? at + strlen(word) : NULL;
 }
 
-/* Where the name stands that a line defines as a type or a constant, or null. */
+/* Returns the name of the type or constant that a line defines, or null. */
 static const char *find_defined(const struct pruning *p, int line) {
     const char *at = after_word(p, line, "struct "), *end = p->line[line + 1];
     if (at && memcmp(at, "alignas(", 8) == 0 && (at = memchr(at, ')', (size_t)(end - at))))
@@ -73,7 +74,7 @@ static const char *find_defined(const struct pruning *p, int line) {
     return at;
 }
 
-/* The line with the name of what is defined from `line` on, or -1. */
+/* Returns the line with the name of the definition that starts at `line`, or -1. */
 static int find_head(const struct pruning *p, int line) {
     if (!is_margin(p, line))
         return -1;
@@ -83,7 +84,7 @@ static int find_head(const struct pruning *p, int line) {
     return split && (find(p, line + 1, "__device__") || find_defined(p, line + 1)) ? line + 1 : -1;
 }
 
-/* Braces that a line leaves open. */
+/* Returns how many braces a line leaves open. */
 static int open_braces(const struct pruning *p, int line) {
     int open = 0;
     for (const char *at = p->line[line]; at < p->line[line + 1]; at++)
@@ -91,8 +92,9 @@ static int open_braces(const struct pruning *p, int line) {
     return open;
 }
 
-/* The last line of the function whose head is at `line`: the one of its first brace, if that is closed there, or else a
-   brace at the margin; of a declaration the one that ends in a semicolon. -1 when something else comes at the margin. */
+/* Returns the last line of the function whose head is at `line`: the line of its first brace if it is closed there,
+   otherwise the line with a brace at the margin; for a declaration, the line that ends in a semicolon. -1 if something
+   else comes at the margin. */
 static int find_end(const struct pruning *p, int line) {
     bool open = false;
     for (int head = line; line < p->body->lines; line++) {
@@ -109,7 +111,8 @@ static int find_end(const struct pruning *p, int line) {
     return -1;
 }
 
-/* Of a function what stands before the first parenthesis after __device__, without the arguments of a specialisation. */
+/* Takes the name: for a function, the name before the first parenthesis after __device__, without the arguments of a
+   specialisation. */
 static bool take_name(const struct pruning *p, int head, struct function *function) {
     if (!find(p, head, "__device__")) {
         function->name = find_defined(p, head);
@@ -133,14 +136,15 @@ static bool take_name(const struct pruning *p, int head, struct function *functi
     return function->size > 0;
 }
 
-/* Is this the name of a part, above its lines? */
+/* True if this line is the name of a part, above its lines. */
 static bool is_heading(const struct pruning *p, int line) {
     const char *file = p->body->origin[line].file;
     return file && starts(p, line, "// ") && text_equals(p->line[line] + 3, size_of(p, line) - 3, file);
 }
 
-/* The first line of the comment above, from the same file; a comment after an empty line is about more than the function. Lines
-   before `least` belong to the function above: a comment with __device__ in it is taken for one. */
+/* Returns the first line of the comment above, from the same file; an empty line ends the search, since a comment above
+   it is about more than the function. Lines before `least` belong to the previous function: a comment that contains
+   __device__ looks like one. */
 static int find_comment(const struct pruning *p, int line, int least) {
     const struct line_origin *origin = p->body->origin;
     while (line > least && starts(p, line - 1, "//") && origin[line - 1].file == origin[line].file &&
@@ -149,7 +153,7 @@ static int find_comment(const struct pruning *p, int line, int least) {
     return line;
 }
 
-/* Most identifiers are no function's name, which this has to say fast. */
+/* Most identifiers are not names of functions, and the lookup must find that out fast. */
 static unsigned bucket_of(const char *name, size_t size) {
     return ((unsigned char)name[0] * 31u + (unsigned char)name[size - 1] * 7u + (unsigned)size) % BUCKETS;
 }
@@ -198,7 +202,7 @@ static void find_used(struct pruning *p) {
         note_words(p, p->function[p->used[i]].first, p->function[p->used[i]].last + 1);
 }
 
-/* Does a line below this name of a part stay? `goes`: the lines that do not. */
+/* True if a line of the part below this heading stays. `goes`: the lines that do not. */
 static bool has_lines(const struct pruning *p, int heading, const bool *goes) {
     for (int i = heading + 1; i < p->body->lines; i++)
         if (!goes[i] && size_of(p, i) && p->body->origin[i].file == p->body->origin[heading].file)
@@ -206,7 +210,7 @@ static bool has_lines(const struct pruning *p, int heading, const bool *goes) {
     return false;
 }
 
-/* Which lines go: `goes` has room for all. */
+/* Marks the lines to remove; `goes` has room for all. */
 static void find_going(const struct pruning *p, bool *goes) {
     for (int i = 0; i < p->functions; i++)
         for (int line = p->function[i].first; !p->function[i].used && line <= p->function[i].last; line++)
@@ -215,7 +219,7 @@ static void find_going(const struct pruning *p, bool *goes) {
         goes[line] = goes[line] || (is_heading(p, line) && !has_lines(p, line, goes));
 }
 
-/* Move the lines that stay up; of empty lines that come together one stays. */
+/* Moves the lines that stay up; of adjacent empty lines one stays. */
 static void keep_used(const struct pruning *p, struct emitter *body, const bool *goes) {
     bool blank = true;
     int lines = 0;

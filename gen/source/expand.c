@@ -1,5 +1,5 @@
-/* expand: template + variant -> source. The body is written first, because the prologue above it holds only what the
-   body mentions; then header, prologue and body are put together with one line map. */
+/* expand: template + variant -> source. The body is written first, because the prologue above it holds only constants
+   that the body mentions; then header, prologue and body are joined with one line map. */
 #include "emit.h"
 #include "formula_code.h"
 
@@ -11,7 +11,7 @@ struct expansion {
     struct emitter body;
     struct emit_facts facts;
     struct formula_set formulas;
-    bool headed[TEMPLATE_FILES]; /* whose name has been written */
+    bool headed[TEMPLATE_FILES]; /* files whose name has been written */
     int workspaces;
 };
 
@@ -27,7 +27,7 @@ static bool put(struct walk *walk, const struct template_file *file, const struc
                      EMIT_LIMIT >> 20);
 }
 
-/* The name of a part stands above the first of its lines that are not empty. */
+/* Writes the name of a part above its first nonempty line. */
 static bool put_heading(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     struct expansion *x = walk->context;
     int index = (int)(file - walk->template->file);
@@ -101,7 +101,7 @@ static bool keep_launch(struct walk *walk, const struct template_file *file, con
     return true;
 }
 
-/* Several parts may need workspace: each begins where the one before it ends, at a multiple of the alignment. */
+/* Several parts may need workspace: each begins where the previous one ends, rounded up to the alignment. */
 static bool keep_workspace(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     enum { ALIGNMENT = 256 };
     static const struct plan_step up[] = {{PLAN_CONSTANT, ALIGNMENT - 1}, {PLAN_ADD, 0},
@@ -150,7 +150,7 @@ static bool keep_map(struct walk *walk, const struct template_file *file, const 
     return true;
 }
 
-/* "struct tensor_map q_map, k_map;", in lines of a width to read. */
+/* Writes "struct tensor_map q_map, k_map;", in lines of readable width. */
 static bool put_maps(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     enum { WIDTH = 90 };
     struct expansion *x = walk->context;
@@ -170,14 +170,14 @@ static bool put_maps(struct walk *walk, const struct template_file *file, const 
     return good;
 }
 
-/* The header tells what lets are that launches, workspace, maps and values refer to. */
+/* Notes the lets that launches, workspace, maps and values refer to, so that the header explains them. */
 static void note_names(struct expansion *x, const struct walk *walk, const struct template_op *op) {
     for (int i = 0; i < TEMPLATE_EXPRS; i++)
         for (int j = 0; op->expr[i] && j < walk->template->slots; j++)
             x->facts.said[j] |= expr_names(op->expr[i], j);
 }
 
-/* The first of two walks: the plan, which text may refer to before the directives that say it. */
+/* The first of two walks collects the plan, to which text may refer before the directives that define it. */
 static bool visit_plan(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     static walk_visitor *const visitors[] = {[OP_LAUNCH] = keep_launch,
                                              [OP_WORKSPACE] = keep_workspace,
@@ -187,7 +187,7 @@ static bool visit_plan(struct walk *walk, const struct template_file *file, cons
     walk_visitor *visitor = (size_t)op->kind < sizeof visitors / sizeof *visitors ? visitors[op->kind] : NULL;
     if (visitor)
         note_names(walk->context, walk, op);
-    return !visitor || visitor(walk, file, op); /* defaults and requires had their say in derive.c */
+    return !visitor || visitor(walk, file, op); /* derive.c has handled defaults and requires */
 }
 
 static bool visit_text(struct walk *walk, const struct template_file *file, const struct template_op *op) {
@@ -199,7 +199,7 @@ static bool visit_text(struct walk *walk, const struct template_file *file, cons
     return !visitor || visitor(walk, file, op);
 }
 
-/* Copies of all file names, for the line map. */
+/* Copies all file names, for the line map. */
 static bool copy_names(struct source *source, const struct template *template) {
     source->files = calloc((size_t) template->files, sizeof *source->files);
     for (int i = 0; source->files && i < template->files; i++) {

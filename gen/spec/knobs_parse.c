@@ -1,5 +1,5 @@
-/* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs, and for problems struct hints. The text of a problem
-   or schedule where there is no file: a C string, a command line. An expression is quoted. */
+/* knobs_parse: "dtype=bf16 head_dim=96, mask=causal" -> struct knobs, and for problems struct hints. For the text of a
+   problem or schedule that is not in a file: a C string, a command line. An expression is quoted. */
 #include "formulas.h"
 #include "gen.h"
 #include "knob_text.h"
@@ -47,7 +47,8 @@ static size_t take_name(struct cursor *cursor) {
     return cursor->at - start;
 }
 
-/* To the closing quote, else to a blank outside of parentheses. Its text is null when the quote is not closed. */
+/* Takes a value up to the closing quote, else up to a blank outside of parentheses. Its text is null if the quote is
+   not closed. */
 static struct formula_text take_value(struct cursor *cursor) {
     char quote = more(cursor) && (peek(cursor) == '"' || peek(cursor) == '\'') ? peek(cursor) : '\0';
     if (quote)
@@ -73,11 +74,11 @@ static bool may_stand_here(int id, unsigned groups, struct place place, struct d
     return false;
 }
 
-/* What is being filled, and what of it was there already. */
+/* The result so far, and which parts of it have been given. */
 struct result {
     struct knobs knobs;
     struct hints hints;
-    bool hinted; /* sizes may stand here */
+    bool hinted; /* sizes are allowed here */
     knob_flags given;
     struct formula_texts formulas;
     struct place size_place[SHAPE_COUNT]; /* line 0 = not given */
@@ -99,7 +100,7 @@ static void parse_knob(const char *name, size_t name_size, struct place name_pla
         *formula_text_of(&result->formulas, (enum knob_id)id) = word;
 }
 
-/* What expressions need. False when the name is another one. */
+/* Parses `params`, the parameters of expressions. False if the name is another one. */
 static bool parse_params(const char *name, size_t name_size, struct place name_place, struct formula_text word,
                          struct result *result, struct diag *diag) {
     if (!text_equals(name, name_size, "params"))
@@ -110,7 +111,7 @@ static bool parse_params(const char *name, size_t name_size, struct place name_p
     return true;
 }
 
-/* A size or `alignment`. False when the name is neither. */
+/* Parses a size or `alignment`. False if the name is neither. */
 static bool parse_hint(const char *name, size_t name_size, struct place name_place, const char *word, size_t size,
                        struct place place, struct result *result, struct diag *diag) {
     bool is_alignment = text_equals(name, name_size, "alignment");
@@ -133,7 +134,7 @@ static bool parse_hint(const char *name, size_t name_size, struct place name_pla
     return true;
 }
 
-/* One NAME=VALUE. False when there is no such pair here: what follows would only give more errors. */
+/* Parses one NAME=VALUE. False if there is no such pair here: continuing would only give more errors. */
 static bool parse_one(struct cursor *cursor, unsigned groups, struct result *result, struct diag *diag) {
     const char *name = cursor->input->text + cursor->at;
     struct place name_place = here(cursor);

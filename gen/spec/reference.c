@@ -1,5 +1,5 @@
-/* reference: the tables of this library -> specs/README.md, the field reference of specs. Everything that a table knows
-   is printed from it, so the page cannot fall behind; a test compares the two. */
+/* reference: the tables of this library -> specs/README.md, the field reference of specs. All information in a table is
+   printed from it, so the page cannot become outdated; a test compares the two. */
 #include "gen.h"
 #include "spec_test.h"
 

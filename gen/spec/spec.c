@@ -1,5 +1,5 @@
 /* spec: YAML text -> struct spec. yaml_reader gives the tree; this file knows the keys: which exist, what type each
-   has, which belong together. Every error is found in one pass and is reported at its own place. */
+   has, which belong together. It finds all errors in one pass and reports each at its own place. */
 #include "expr.h"
 #include "formulas.h"
 #include "gen.h"
@@ -20,7 +20,7 @@ typedef void key_reader(struct reader *reader, const struct node *key, const str
 
 /* --- helpers --------------------------------------------------------------------------------------------------- */
 
-/* True once more errors would not be shown: time to stop looking for them. */
+/* True if further errors would not be shown, so the search can stop. */
 static bool enough(const struct reader *reader) { return reader->diag->errors - reader->errors_before >= DIAG_LIMIT; }
 
 static bool expect(struct reader *reader, const struct node *key, const struct node *value, enum node_kind kind) {
@@ -80,8 +80,8 @@ static struct place text_place(const struct node *item) {
     return item->raw ? (struct place){item->place.input, item->place.line, item->raw_col} : item->place;
 }
 
-/* Keep the canonical text of a knob, unless it is empty: then *value is a word that says the same. Else *value, the last word,
-   grows by the number of the text in the spec. Takes the text. False after an error. */
+/* Keeps the canonical text of a knob, unless it is empty: then *value is a word with the same meaning. Otherwise adds
+   the number of the text in the spec to *value, the last word. Takes the text. False after an error. */
 static bool keep_text(struct spec *spec, enum knob_id id, struct text *text, unsigned params, struct place place,
                       int *value, struct diag *diag) {
     int number = 0;
@@ -107,7 +107,7 @@ static bool keep_text(struct spec *spec, enum knob_id id, struct text *text, uns
     return good;
 }
 
-/* A list of gradients; its word is wants_inputs or wants_custom_wants. */
+/* Keeps a list of gradients; its word is wants_inputs or wants_custom_wants. */
 static bool keep_wants(struct spec *spec, const struct wants *wants, struct place place, int *value,
                        struct diag *diag) {
     struct text text = {0};
@@ -144,7 +144,7 @@ bool spec_take_formulas(struct spec *spec, const struct knobs *knobs, struct dia
     return good;
 }
 
-/* A list of gradients, each at its own place. */
+/* Reads a list of gradients, each at its own place. */
 static bool read_wants(struct reader *reader, const struct node *list, int *value) {
     struct wants wants = {0};
     bool good = list->first != NULL;
@@ -215,7 +215,7 @@ static void read_axis(struct reader *reader, enum knob_id id, const struct node 
         add_value(reader, id, axis, item);
 }
 
-/* False, with an error that says where the knob belongs, when it is of another group. */
+/* False, with an error that says where the knob belongs, if it is in another group. */
 static bool at_home(struct reader *reader, const struct node *key, int id, enum knob_group group) {
     static const struct {
         const char *kind, *home;
@@ -277,7 +277,7 @@ static void read_schedule(struct reader *reader, const struct node *key, const s
     read_group(reader, key, value, KNOB_GROUP_SCHEDULE);
 }
 
-/* Sizes here are knobs of the problem: len_q is fixed_len_q, and 0 says that it is given at launch. */
+/* Sizes here are knobs of the problem: len_q is fixed_len_q, and 0 means that it is given at launch. */
 static void read_fixed(struct reader *reader, const struct node *key, const struct node *value) {
     if (!expect(reader, key, value, NODE_MAP))
         return;
@@ -364,7 +364,7 @@ static void refuse_key(struct reader *reader, const struct node *key) {
 static void read_key(struct reader *reader, const struct node *key) {
     for (int i = 0; i < KEYS; i++)
         if (strcmp(keys[i].name, key->text) == 0) {
-            if (keys[i].read != read_family && keys[i].read != read_params) /* were read first: others depend on them */
+            if (keys[i].read != read_family && keys[i].read != read_params) /* already read: others depend on them */
                 keys[i].read(reader, key, key->next);
             return;
         }
@@ -378,7 +378,7 @@ static const struct node *find_key(const struct node *map, const char *name) {
     return key;
 }
 
-/* Every score has every gradient that is wanted. */
+/* Checks that every score has all requested gradients. */
 static void check_wants(struct reader *reader) {
     const struct spec *spec = reader->spec;
     const struct spec_axis *wanted = &spec->axis[KNOB_wants], *scores = &spec->axis[KNOB_score];
@@ -421,7 +421,7 @@ static void read_root(struct reader *reader, const struct node *root) {
 
 /* --- making and freeing ---------------------------------------------------------------------------------------- */
 
-/* A spec with its own copy of the text, every axis at its default. Null when memory runs out. */
+/* Makes a spec with its own copy of the text, every axis at its default. Null if memory runs out. */
 static struct spec *make_spec(const char *name, const char *text, size_t size) {
     struct spec *spec = calloc(1, sizeof *spec);
     if (!spec)
@@ -456,7 +456,7 @@ struct spec *spec_read(const char *name, const char *text, size_t size, struct d
         diag_error(diag, (struct place){0}, "out of memory");
         return NULL;
     }
-    spec->input.size = size; /* too large a text is not copied, only refused */
+    spec->input.size = size; /* a text that is too large is not copied, only refused */
     struct reader reader = {spec, diag, diag->errors};
     struct node *root = yaml_tree_read(&spec->input, &kind, diag);
     if (root)

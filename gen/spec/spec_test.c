@@ -85,7 +85,7 @@ static int size_name_read(const struct node *key, int family, struct diag *diag)
     return -1;
 }
 
-/* What was left out gets its fallback; sizes of other families get it too, so that every field is defined. */
+/* Sizes that were left out get their fallback; sizes of other families get it too, so that every field is defined. */
 static bool fill_shape(const struct node *map, int family, unsigned given, struct shape *shape, struct diag *diag) {
     bool complete = true;
     for (int id = 0; id < SHAPE_COUNT; id++) {
@@ -139,7 +139,7 @@ bool spec_shape_read(const struct node *map, int family, struct shape *shape, st
 }
 
 static void read_shape(const struct node *map, struct spec *spec, struct diag *diag) {
-    /* one that is refused is kept too: the spec as a whole is not used then */
+    /* a refused shape is kept too: the spec as a whole is then not used */
     spec_shape_read(map, spec->family, &spec->shape[spec->shapes], diag);
     spec->shape_place[spec->shapes++] = map->place;
 }
@@ -228,7 +228,7 @@ static void read_inputs(const struct node *map, struct spec *spec, struct diag *
 void spec_test_read(const struct node *map, struct spec *spec, struct diag *diag) {
     for (const struct node *key = map->first; key; key = key->next->next) {
         if (strcmp(key->text, "shapes") == 0) {
-            if (spec->family >= 0) /* which sizes there are depends on it, and its error is already reported */
+            if (spec->family >= 0) /* the sizes depend on it, and its error is already reported */
                 read_shapes(key->next, spec, diag);
         } else if (strcmp(key->text, "inputs") == 0) {
             if (spec->family >= 0)

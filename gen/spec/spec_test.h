@@ -5,13 +5,14 @@
 #include "gen.h"
 #include "yaml_reader.h"
 
-/* Read the map under `test:` into spec->shape and spec->input_file; spec->family is already known, or -1. */
+/* Reads the map under `test:` into spec->shape and spec->input_file; spec->family is already known, or -1. */
 void spec_test_read(const struct node *map, struct spec *spec, struct diag *diag);
 
-/* A map of run-time sizes, {len_q: 200, len_kv: 333} say; what is left out gets its fallback of shapes.def. */
+/* Reads a map of run-time sizes, for example {len_q: 200, len_kv: 333}; other sizes get their fallback from
+   shapes.def. */
 bool spec_shape_read(const struct node *map, int family, struct shape *shape, struct diag *diag);
 
-/* The tensors that may be named under `inputs:` of a family, null-terminated. */
+/* Returns the tensors that `inputs:` of a family may name, null-terminated. */
 const char *const *spec_test_tensors(int family);
 
 #endif

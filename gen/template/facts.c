@@ -40,7 +40,7 @@ static bool find_score(const struct formula_set *set, int value[FACT_COUNT]) {
     return good;
 }
 
-/* The backward pass needs it. */
+/* Only the backward pass needs the derivative. */
 static bool find_derivative(const struct knobs *knobs, const struct formula_set *set, int value[FACT_COUNT]) {
     if (knobs->family != family_attention_backward || !set->score)
         return true;

@@ -1,4 +1,4 @@
-/* facts: what templates know of a variant beside its knobs and their own lets (facts.def). */
+/* facts: what templates know about a variant in addition to its knobs and their own lets (facts.def). */
 #ifndef ATTILE_FACTS_H
 #define ATTILE_FACTS_H
 
@@ -26,7 +26,7 @@ extern const struct fact_info fact_table[FACT_COUNT];
 
 enum { FACT_REASON = 96 };
 
-/* All facts of complete problem knobs. False: they are not known, and `reason` says why. */
+/* Finds all facts of complete problem knobs. False if they cannot be known; then `reason` says why. */
 bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], char reason[FACT_REASON]);
 
 #endif

@@ -1,5 +1,5 @@
-/* template: the set of templates, one a file of templates.def, and which of them makes which variant. What is built in is
-   correct (tests/test_template.c), so each of these templates is read when it is first asked for; a caller's are all read at
+/* template: the set of templates, one per file of templates.def, and which of them makes which variant. The built-in
+   templates are correct (tests/test_template.c), so each is read on first use. A caller's templates are all read at
    once, which shows their errors. */
 #include "template.h"
 
@@ -97,7 +97,7 @@ void template_set_close(struct template_set *set) {
     free(set);
 }
 
-/* Threads that want the same one at once may all read it; the first one's is kept. */
+/* Threads that need the same template at the same time may all read it; the first result is kept. */
 static const struct template *get_template(struct template_set *set, const char *file, char *reason, size_t size) {
     _Atomic(struct template *) *kept = &set->template[place_of(set, file)];
     struct template *known = atomic_load_explicit(kept, memory_order_acquire);
@@ -129,10 +129,10 @@ const struct template *template_find(const struct template_set *set, const struc
         if (row->family != knobs->family)
             continue;
         if (algorithm == AUTO && row->family == family_attention_forward && knobs->append > 0)
-            algorithm = algorithm_decode; /* the one that writes new tokens to the cache */
+            algorithm = algorithm_decode; /* the only one that writes new tokens to the cache */
         if (algorithm == AUTO && row->family == family_attention_forward &&
             (knobs->layout > layout_dense || knobs_quantised(knobs)))
-            algorithm = algorithm_flash; /* the one that takes sequences of any layout and element type */
+            algorithm = algorithm_flash; /* takes sequences of any layout and element type */
         if (algorithm == AUTO)
             algorithm = row->algorithm;
         if (row->algorithm != algorithm ||

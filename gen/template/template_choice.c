@@ -1,5 +1,5 @@
-/* template_choice: `VALUE if COND else VALUE ...` behind the word of a directive, and a word in the name of a part. Both become
-   the ops of an `if` block, so that the walk and the header of a source know nothing of them. */
+/* template_choice: `VALUE if COND else VALUE ...` after the word of a directive, and a word in the name of a part. Both
+   become the ops of an `if` block, so the walk and the header of a source need not know about them. */
 #include "template_page.h"
 
 #include <string.h>
@@ -21,14 +21,14 @@ void page_branch_end(struct page *page, int last) {
 
 /* --- VALUE if COND else VALUE --- */
 
-/* Does this word begin at `i`? */
+/* True if this word begins at `i`. */
 static bool word_at(struct slice s, int i, const char *word) {
     int end = i + (int)strlen(word);
     return (i == 0 || !text_is_name(s.text[i - 1])) && end <= s.size && (end == s.size || !text_is_name(s.text[end])) &&
            memcmp(s.text + i, word, (size_t)(end - i)) == 0;
 }
 
-/* What stands before the first `word` outside of quotes; `rest` becomes what stands behind it. */
+/* Returns the text before the first `word` outside of quotes; `rest` becomes the text after it. */
 static struct slice cut_at(struct slice *rest, const char *word, bool *found) {
     struct slice s = *rest;
     bool quoted = false;
@@ -63,7 +63,7 @@ void page_choice(struct page *page, struct slice word, struct slice rest, page_r
 
 /* --- parts named by a word --- */
 
-/* Can the condition of this line hold where `name` is its word number `word`, as far as that alone says? */
+/* False if the condition of this line cannot hold when `name` is its word number `word`, judged from that alone. */
 static bool may_hold(const struct expr *condition, const struct expr *name, int word) {
     struct knobs knobs = knobs_filled(AUTO);
     struct expr_slot slots[TEMPLATE_SLOTS] = {0};
@@ -77,7 +77,7 @@ static bool may_hold(const struct expr *condition, const struct expr *name, int 
     return !condition || !expr_eval(condition, &(struct expr_env){&knobs, slots}, &holds, &unknown) || holds;
 }
 
-/* `name == word` */
+/* Makes the expression `name == word`. */
 static struct expr *is_word(struct page *page, const struct expr *name, const char *word) {
     const struct template *t = page->reader->template;
     struct expr_scope scope = {t->slot, t->slots, 0, NULL};
@@ -90,7 +90,7 @@ static struct expr *is_word(struct page *page, const struct expr *name, const ch
     return expr;
 }
 
-/* The part for one word. */
+/* Includes the part for one word. */
 static void include_word(struct page *page, int *last, const struct expr *name, const char *word, const char *file) {
     int index;
     struct expr *condition = is_word(page, name, word);

@@ -1,5 +1,5 @@
-/* template_directive: a line that starts with //$ -> an op, or a fact about the template. One function a directive, and a
-   table of them at the end. */
+/* template_directive: a line that starts with //$ -> an op, or a fact about the template. One function per directive,
+   and a table of them at the end. */
 #include "formula_code.h"
 #include "renamed.h"
 #include "template_page.h"
@@ -16,7 +16,7 @@ static void need_end(struct page *page, struct slice word, struct slice rest) {
 static void open_block(struct page *page, struct slice word) {
     if (page->nesting == TEMPLATE_NESTING) {
         diag_error(page->reader->diag, page_place(page, word.text), "more than %d nested blocks", TEMPLATE_NESTING);
-        page->reader->failed = true; /* what follows could not be matched with its end */
+        page->reader->failed = true; /* the following blocks could not be matched with their ends */
         return;
     }
     page->block[page->nesting++] = page->file->ops - 1;
@@ -62,7 +62,7 @@ static void read_elif(struct page *page, struct slice word, struct slice rest) {
 static void read_else(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_ELSE, word, rest); }
 static void read_end(struct page *page, struct slice word, struct slice rest) { read_link(page, OP_END, word, rest); }
 
-/* NAME = EXPR, or EXPR alone for another value of the name; false after an error. */
+/* Reads NAME = EXPR, or EXPR alone for another value of the name; false after an error. */
 static bool read_binding(struct page *page, struct slice word, struct slice rest, struct slice *name,
                          struct expr **value) {
     *name = page->bound.size ? page->bound : slice_name(&rest);
@@ -106,7 +106,7 @@ static const char *next_knob(void *context) {
     return *id < KNOB_COUNT ? knob_table[(*id)++].name : NULL;
 }
 
-/* A knob has its default from one place, so that no rule of precedence is needed. */
+/* A knob gets its default from only one place, so no precedence rule is needed. */
 static void check_defaults(struct page *page, struct place place) {
     const struct template *t = page->reader->template;
     for (int id = 0; t->defaults && id < KNOB_COUNT; id++)
@@ -147,7 +147,7 @@ static void read_default(struct page *page, struct slice word, struct slice rest
     expr_free(value);
 }
 
-/* Every item must be a value of the knob by itself, so that the space of schedules is known before any knob is. */
+/* Every item must be a value of the knob by itself, so that the space of schedules does not depend on other knobs. */
 static void check_tune(struct page *page, enum knob_id knob, const struct expr *list) {
     const struct knob_info *info = &knob_table[knob];
     for (int i = 0; i < expr_items(list); i++) {
@@ -202,7 +202,7 @@ static const char launch_usage[] =
     "launch ENTRY grid EXPR block EXPR shared EXPR [cluster EXPR] [dependent] [params STRUCT] [fills tables]";
 static const char map_usage[] = "tensor_map [NAME of] TENSOR rows EXPR cols EXPR [packed]";
 
-/* KEYWORD EXPR, taken off the front. False after an error. */
+/* Takes KEYWORD EXPR off the front. False after an error. */
 static bool read_part(struct page *page, struct slice *rest, const char *keyword, const char *usage, bool sizes,
                       struct expr **value) {
     size_t used = 0;
@@ -218,13 +218,13 @@ static bool read_part(struct page *page, struct slice *rest, const char *keyword
     return *value != NULL;
 }
 
-/* Does the rest begin with this word? */
+/* True if the rest begins with this word. */
 static bool begins_with(struct slice rest, const char *word) {
     rest = slice_trim(rest);
     return slice_is(slice_name(&rest), word);
 }
 
-/* The parameter struct of this name, of the template's family; PLAN_PARAMS_USUAL after an error. */
+/* Returns the parameter struct of this name for the template's family; PLAN_PARAMS_USUAL after an error. */
 static enum plan_params find_params(struct page *page, struct slice name) {
     struct text choices = {0};
     for (int i = PLAN_PARAMS_USUAL + 1; i < PLAN_PARAMS; i++) {
@@ -242,7 +242,7 @@ static enum plan_params find_params(struct page *page, struct slice name) {
     return PLAN_PARAMS_USUAL;
 }
 
-/* [dependent] [params STRUCT] [fills tables], behind the numbers of a launch. */
+/* Reads [dependent] [params STRUCT] [fills tables], after the numbers of a launch. */
 static bool read_launch_rest(struct page *page, struct slice rest, struct template_op *op) {
     op->dependent = begins_with(rest, "dependent");
     if (op->dependent)
@@ -308,12 +308,12 @@ static void read_splits(struct page *page, struct slice word, struct slice rest)
         expr_free(op.expr[i]);
 }
 
-/* Has the template's family gradients to read? */
+/* True if the template's family reads gradients. */
 static bool is_backward(const struct page *page) {
     return page->reader->template->families >> family_attention_backward & 1;
 }
 
-/* The tensor of this name; -1 when the family has none. */
+/* Returns the tensor of this name; -1 if the family has none. */
 static int find_tensor(const struct page *page, struct slice name) {
     for (int i = 0; i < (is_backward(page) ? PLAN_TENSORS : PLAN_FORWARD_TENSORS); i++)
         if (slice_is(name, plan_tensor_name[i]))
@@ -321,7 +321,7 @@ static int find_tensor(const struct page *page, struct slice name) {
     return -1;
 }
 
-/* NAME of TENSOR, or TENSOR alone, whose name the map has then. */
+/* Reads NAME of TENSOR, or TENSOR alone, which then also names the map. */
 static bool read_map_name(struct page *page, struct slice *rest, struct template_op *op) {
     struct slice name = slice_name(rest), tensor = name, after = *rest;
     op->text = name.text;
@@ -383,14 +383,15 @@ static void read_for(struct page *page, struct slice word, struct slice rest) {
     int slot = list || count ? page_slot(page, name, expr_type(list ? list : count), false) : -1;
     if (slot >= 0)
         page->file->slot[slot] |= NAME_SET;
-    /* After an error the block still opens, so that its end is not reported as well; nothing is walked then. */
+    /* After an error the block still opens, so that its end is not reported as well; the template is then never
+       walked. */
     if (page_add(page, (struct template_op){.kind = OP_FOR, .index = slot, .expr = {list, count}})) {
         open_block(page, word);
         page->loops++;
     }
 }
 
-/* "NAME", in quotes, is all there is. Empty after an error. */
+/* Reads "NAME", in quotes, which must be the whole rest. Empty after an error. */
 static struct slice read_file_name(struct page *page, struct slice word, struct slice rest, const char *example) {
     if (rest.size >= 3 && *rest.text == '"' && rest.text[rest.size - 1] == '"' &&
         !memchr(rest.text + 1, '"', (size_t)rest.size - 2))
@@ -409,7 +410,7 @@ static void read_include(struct page *page, struct slice word, struct slice rest
         page_add(page, (struct template_op){.kind = OP_INCLUDE, .index = index});
 }
 
-/* The table is read here, once. */
+/* Reads the table of defaults, once. */
 static void read_defaults(struct page *page, struct slice word, struct slice rest) {
     struct template *t = page->reader->template;
     struct diag *diag = page->reader->diag;
@@ -450,7 +451,7 @@ static void read_code(struct page *page, struct slice word, struct slice rest) {
                word.text, rest.size, rest.text, near);
 }
 
-/* NAME NAME ...: the names set above its include that a part reads. */
+/* Reads NAME NAME ...: the names that a part reads and that are set before its include. */
 static void read_needs(struct page *page, struct slice word, struct slice rest) {
     struct template *t = page->reader->template;
     page->file->needs_line = page->number;
@@ -473,7 +474,7 @@ static void read_needs(struct page *page, struct slice word, struct slice rest) 
     }
 }
 
-/* For readers of the template. */
+/* A note is only for readers of the template. */
 static void read_note(struct page *page, struct slice word, struct slice rest) {
     if (!rest.size)
         diag_error(page->reader->diag, page_place(page, word.text), "expected words after '%.*s'", word.size,
@@ -484,7 +485,7 @@ static const struct directive {
     const char *word;
     page_read *read;
     bool in_loop; /* may be in a `for`: repeating it changes nothing */
-    bool choice;  /* may have conditions behind it */
+    bool choice;  /* may have conditions after it */
 } directives[] = {
     {"require", read_require, false, true},
     {"default", read_default, false, true},

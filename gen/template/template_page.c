@@ -1,4 +1,4 @@
-/* template_page: the pieces of a line, and what a page of a template adds to the template: ops, expressions, names. */
+/* template_page: the pieces of a line, and the ops, expressions and names that a page adds to the template. */
 #include "template_page.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* template_read: the text of a template and its parts -> ops. Every line is read once, here. A comment that looks like a
-   directive and is none is an error, so that a slip cannot turn into a harmless comment. After an error reading goes
-   on, so that one pass finds them all; what was read is then thrown away. */
+   directive but is not one is an error, so that a typo cannot turn into a harmless comment. Reading continues after an
+   error, so that one pass finds all errors; the result is then discarded. */
 #include "template_page.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ static void add_text(struct page *page, const char *text, int size) {
         page_add(page, (struct template_op){.kind = OP_TEXT, .text = text, .size = size});
 }
 
-/* `$name`, `${expr}` or `$$` at `at`; returns its length. */
+/* Reads `$name`, `${expr}` or `$$` at `at`; returns its length. */
 static int read_value(struct page *page, const char *at) {
     const char *end = page->line + page->size;
     struct slice inner = {at + 1, (int)(end - at) - 1};
@@ -53,7 +53,7 @@ static int read_value(struct page *page, const char *at) {
     return size;
 }
 
-/* Text of the current line. */
+/* Reads text of the current line. */
 static void read_text(struct page *page, const char *at, const char *end) {
     for (const char *dollar; (dollar = memchr(at, '$', (size_t)(end - at)));) {
         add_text(page, at, (int)(dollar - at));
@@ -62,7 +62,8 @@ static void read_text(struct page *page, const char *at, const char *end) {
     add_text(page, at, (int)(end - at));
 }
 
-/* `if COND`, `elif COND` or `else` behind text. elif and else go on with the block of the line above, whose end is the latest op. */
+/* Reads `if COND`, `elif COND` or `else` after text. elif and else continue the block of the previous line, whose end
+   is the latest op. */
 static bool read_behind(struct page *page, struct slice rest, int *block) {
     struct slice word = slice_name(&rest);
     struct template_file *file = page->file;
@@ -86,8 +87,8 @@ static bool read_behind(struct page *page, struct slice rest, int *block) {
     return true;
 }
 
-/* A line of text, its newline included, perhaps with a condition behind it; `whole` is its length with blanks at the end and
-   newline. */
+/* Reads a line of text, including its newline, possibly with a condition after it; `whole` is its length with trailing
+   blanks and newline. */
 static void read_text_line(struct page *page, int whole) {
     const char *end = page->line + page->size, *newline = page->line + whole - (page->line[whole - 1] == '\n');
     const char *behind = memmem(page->line, (size_t)page->size, "//$", 3);
@@ -115,7 +116,7 @@ static void read_text_line(struct page *page, int whole) {
 
 /* --- names --- */
 
-/* A name in capitals is a constant. */
+/* Notes a name in capitals, which is a constant. */
 static void read_constant(void *context, const char *name, size_t size, bool capitals) {
     struct page *page = context;
     struct template *t = page->reader->template;
@@ -129,7 +130,7 @@ static void read_constant(void *context, const char *name, size_t size, bool cap
             page->file->slot[i] |= NAME_READ;
 }
 
-/* Where a file has a name, in small letters or in capitals. */
+/* The search for a name in a file, in lower case or in capitals. */
 struct sought {
     const char *name;
     const char *at;
@@ -149,18 +150,18 @@ static struct place place_of(const struct template_file *file, const char *name)
     for (const char *at = file->input.text, *end = at + file->input.size; at < end && !sought.at;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
         const char *directive = memmem(at, (size_t)(next - at), "//$ ", 4), *from = directive ? directive + 4 : next;
-        template_words(at, (size_t)(next - at), seek_name, &sought); /* a comment has none */
+        template_words(at, (size_t)(next - at), seek_name, &sought); /* ignores names in comments */
         template_words(from, (size_t)(next - from), seek_name, &sought);
         place.col = sought.at ? (int)(sought.at - at) + 1 : 1;
         place.line += !sought.at;
         at = next;
     }
-    if (!sought.at) /* in the name of a part */
+    if (!sought.at) /* it is in the name of a part */
         place.line = 1;
     return place;
 }
 
-/* A part says at its top what it reads. */
+/* A part must declare at its top the names that it reads. */
 static void check_name(struct page *page, const char *name, bool needed, bool read) {
     if (read && !needed)
         diag_error(page->reader->diag, place_of(page->file, name),
@@ -181,7 +182,7 @@ static void check_names(struct page *page) {
 
 /* --- lines and files --- */
 
-/* `whole` is the length of the line with blanks at the end and newline. */
+/* `whole` is the length of the line with trailing blanks and newline. */
 static void read_line(struct page *page, int whole) {
     struct slice s = slice_trim((struct slice){page->line, page->size});
     page->size = (int)(s.text - page->line) + s.size;
@@ -222,7 +223,7 @@ const char *page_load(struct reader *reader, const char *name, struct place from
     const char *text = reader->load(reader->context, name, size);
     if (text && *size <= TEMPLATE_SIZE && !memchr(text, '\0', *size))
         return text;
-    if (reader->diag->errors > errors && from.input) /* the loader has said why */
+    if (reader->diag->errors > errors && from.input) /* the loader has reported why */
         diag_note(reader->diag, from, "%s is included here", name);
     else if (!text && !from.input)
         reader->template->missing = true;

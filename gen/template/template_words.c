@@ -1,9 +1,10 @@
-/* template_words: the identifiers in the text of a template, the knobs that they name, and the values of its lists `tune`. */
+/* template_words: the identifiers in the text of a template, the knobs that they name, and the values of its `tune`
+   lists. */
 #include "template.h"
 
 #include <string.h>
 
-/* The end of the comment or quote that begins at `at`, or `at` when none does. */
+/* Returns the end of the comment or quote that begins at `at`, or `at` if none does. */
 static const char *skip_quoted(const char *at, const char *end) {
     if (end - at >= 2 && at[0] == '/' && at[1] == '/') {
         const char *newline = memchr(at, '\n', (size_t)(end - at));

@@ -65,7 +65,7 @@ static void read_because(struct table_reader *reader, const struct node *value, 
     table_text(reader, value, &((struct default_row *)result)->because, "because");
 }
 
-/* So that every problem has a default and every row can be chosen. */
+/* Checks that every problem has a default and every row can be chosen. */
 static void check_end(struct table_reader *reader, const struct node *map, bool conditional) {
     if (conditional && !map->next)
         diag_error(reader->diag, map->place,

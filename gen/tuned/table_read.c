@@ -1,4 +1,4 @@
-/* table_read: what a table in YAML is made of: maps with keys of a closed list, texts and knobs. */
+/* table_read: reads the elements of a YAML table: maps with keys of a closed list, texts and knobs. */
 #include "table_read.h"
 #include "formulas.h"
 #include "knob_text.h"

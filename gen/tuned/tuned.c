@@ -1,4 +1,4 @@
-/* tuned: making, asking and writing tables of measured best schedules; tuned_read.c reads them. */
+/* tuned: makes, queries and writes tables of measured best schedules; tuned_read.c reads them. */
 #include "tuned.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static bool same_shape(int family, const struct shape *a, const struct shape *b)
 }
 
 bool tuned_put(struct tuned *tuned, const struct tuned_row *row) {
-    int place = tuned->rows; /* behind the last row of the same problem */
+    int place = tuned->rows; /* after the last row of the same problem */
     for (int i = 0; i < tuned->rows; i++) {
         if (!same_knobs(&tuned->row[i].problem, &row->problem))
             continue;
@@ -155,7 +155,7 @@ static double kv_heads_of(const struct shape *shape) {
 }
 
 static double distance(int family, const struct shape *a, const struct shape *b) {
-    static const double farthest = 1000; /* doublings between what says nothing of each other */
+    static const double farthest = 1000; /* doublings between shapes that say nothing about each other */
     bool few = family_is_attention(family) && tuned_has_few_rows(a);
     if (family_is_attention(family) && few != tuned_has_few_rows(b))
         return farthest + doublings((double)a->len_kv, (double)b->len_kv);
@@ -172,7 +172,7 @@ static double distance(int family, const struct shape *a, const struct shape *b)
     return sum;
 }
 
-/* Measured to be faster; a time that is not said is the slowest. */
+/* True if `a` was measured to be faster; a missing time counts as the slowest. */
 static bool is_faster(const struct tuned_row *a, const struct tuned_row *b) {
     return a->microseconds > 0 && (b->microseconds <= 0 || a->microseconds < b->microseconds);
 }
@@ -220,7 +220,7 @@ const struct tuned_denial *tuned_denies(const struct tuned *tuned, const struct 
 
 /* --- writing --------------------------------------------------------------------------------------------------- */
 
-/* What goes without saying is not said: a default, and what follows from another knob. */
+/* False for values that need not be written: a default, and a value that follows from another knob. */
 static bool is_said(const struct knobs *knobs, enum knob_id id) {
     int value = knob_get(knobs, id);
     if ((id == KNOB_dtype_out || id == KNOB_dtype_kv) && value == knobs->dtype)
@@ -239,7 +239,7 @@ static void write_knobs(const struct knobs *knobs, bool all, struct text *text) 
         if (value == AUTO || (!all && !is_said(knobs, id)))
             continue;
         text_print(text, "%s%s: ", separator, knob_table[id].name);
-        knob_print(knobs, id, text); /* expressions hold nothing that YAML's quotes would change */
+        knob_print(knobs, id, text); /* expressions contain nothing that YAML's quotes would change */
         separator = ", ";
     }
     if (*knobs->formulas.params)
@@ -259,7 +259,7 @@ static void write_shape(const struct shape *shape, int family, struct text *text
     text_print(text, "}");
 }
 
-/* By hand, because printf writes the locale's decimal point. */
+/* Formatted by hand, because printf writes the locale's decimal point. */
 static void write_decimal(const char *key, double value, struct text *text) {
     if (!(value > 0 && value < 1e15))
         return;
@@ -267,7 +267,7 @@ static void write_decimal(const char *key, double value, struct text *text) {
     text_print(text, "        %s: %lld.%03lld\n", key, thousandths / 1000, thousandths % 1000);
 }
 
-/* As a double-quoted scalar, so that any sentence is itself again. */
+/* Writes a double-quoted scalar, so that any sentence is read back unchanged. */
 static void write_string(const char *string, struct text *text) {
     text_append(text, "\"", 1);
     for (const char *at = string; *at; at++) {
@@ -278,7 +278,7 @@ static void write_string(const char *string, struct text *text) {
     text_append(text, "\"\n", 2);
 }
 
-/* Without knobs that have their own default: rows are read at every start of a program. */
+/* Omits knobs at their own default, because rows are read at every start of a program. */
 static void write_schedule(const struct knobs *schedule, struct text *text) {
     struct knobs knobs = *schedule;
     for (int i = 0; i < KNOB_COUNT; i++)
@@ -287,7 +287,7 @@ static void write_schedule(const struct knobs *schedule, struct text *text) {
     write_knobs(&knobs, true, text);
 }
 
-/* In a lock file nothing goes without saying: a default may be another one some day. */
+/* A lock file omits nothing: a default may change some day. */
 static void write_row(const struct tuned_row *row, bool locked, struct text *text) {
     text_print(text, "      - shape: ");
     write_shape(&row->shape, row->problem.family, text);
@@ -348,7 +348,7 @@ static bool starts(const char *line, size_t size, const char *start) {
     return size >= strlen(start) && memcmp(line, start, strlen(start)) == 0;
 }
 
-/* Is this entry in the table? Its first line is written as tuned_write does. */
+/* True if this entry is in the table. Its first line is as tuned_write writes it. */
 static bool has_line(const char *table, size_t size, const struct text *line) {
     return memmem(table, size, text_string(line), line->size) != NULL;
 }

@@ -1,4 +1,4 @@
-/* tuned_read: YAML text -> struct tuned. As for specs, every error is found in one pass and is reported at its own place. */
+/* tuned_read: YAML text -> struct tuned. As for specs, one pass finds all errors and reports each at its own place. */
 #include "spec_test.h"
 #include "table_read.h"
 #include "tuned.h"
@@ -8,7 +8,7 @@
 
 enum { TUNED_BYTES = 1 << 20, TUNED_EVENTS = 200000 };
 
-/* Digits, perhaps a point and more digits: no sign, no exponent. */
+/* Reads digits, optionally with a point and more digits: no sign, no exponent. */
 static void read_decimal(struct table_reader *reader, const struct node *value, double *result, const char *what) {
     if (!table_expect(reader, value, NODE_SCALAR, what))
         return;
@@ -166,7 +166,7 @@ static void read_deny(struct table_reader *reader, const struct node *value, voi
             read_denial(reader, entry);
 }
 
-/* A schedule that leaves its algorithm or target open pins nothing. */
+/* A schedule with an open algorithm or target pins nothing. */
 static void check_locked(const struct table_reader *reader, const struct node *root) {
     const struct tuned *tuned = reader->tuned;
     for (int i = 0; i < tuned->rows; i++) {

@@ -1,5 +1,6 @@
-/* derive: some knobs -> all knobs, or why not. Problem knobs that follow from others are filled here, schedule knobs by
-   the template's table of defaults and its `default` directives; then the template's conditions and the target's limits have their say. */
+/* derive: some knobs -> all knobs, or why not. Problem knobs that follow from others are filled in here, schedule knobs
+   by the template's table of defaults and its `default` directives. Then the template's conditions and the target's
+   limits are checked. */
 #include "walk.h"
 
 #include <inttypes.h>
@@ -11,12 +12,12 @@ struct counts {
     int launches, maps;
     bool splits;
     const struct template_op *map[PLAN_MAPS];
-    int64_t block_threads, shared_bytes; /* of the largest launch */
+    int64_t block_threads, shared_bytes; /* largest of all launches */
     struct plan_expr grid;               /* of the last one that takes the family's parameters */
     struct plan_splits parts;
 };
 
-/* For the walk's fault, which carries the place; variant_complete appends it. */
+/* The place for the walk's fault; variant_complete appends it. */
 static struct place line_of(const struct template_file *file, const struct template_op *op) {
     return (struct place){&file->input, op->line, 1};
 }
@@ -156,7 +157,7 @@ static bool refuse(struct variant *variant, const char *format, ...) {
     return false;
 }
 
-/* Every value that is given must be one the table allows. */
+/* Every given value must be allowed by the table. */
 static bool check_given(struct variant *variant) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         int value = knob_get(&variant->knobs, id);
@@ -179,7 +180,7 @@ static bool drop_unused(struct variant *variant, const struct template *template
             continue;
         expr_print_value((struct expr_type){knob_table[id].words ? EXPR_WORD : EXPR_INT, knob_table[id].words}, value,
                          shown, sizeof shown);
-        bool same = id == KNOB_dtype_kv && value == variant->knobs.dtype; /* as if it were left out */
+        bool same = id == KNOB_dtype_kv && value == variant->knobs.dtype; /* equivalent to leaving it out */
         if (strict && value != AUTO && value != knob_table[id].fallback && !same)
             return refuse(variant, "%s is given as %s, and %s does not use it", knob_table[id].name, shown,
                           template->name);
@@ -214,7 +215,7 @@ static bool run_directives(struct variant *variant, const struct template *templ
     return true;
 }
 
-/* What follows from other knobs alone. */
+/* Sets knobs that follow from other knobs alone. */
 static void derive(struct knobs *knobs, knob_flags used) {
     if (knobs->dtype_out == AUTO && knob_in(used, KNOB_dtype_out))
         knobs->dtype_out = knobs->dtype; /* both lists have the same words in the same order */
@@ -226,18 +227,18 @@ static void derive(struct knobs *knobs, knob_flags used) {
         knobs->target = target_any;
 }
 
-/* An option that is not taken. The order of loops is none: it says which template this is. */
+/* True for an option that is not used. The loop order is not an option: it determines the template. */
 static bool is_off(const struct knobs *knobs, enum knob_id id) {
     return knob_table[id].group == KNOB_GROUP_SCHEDULE && knob_table[id].fallback != AUTO && id != KNOB_loop_order &&
            knob_get(knobs, id) == knob_table[id].fallback;
 }
 
-/* Where Q is in most variants. */
+/* True if Q is where most variants have it. */
 static bool is_q_shared(const struct knobs *knobs, enum knob_id id) {
     return id == KNOB_q_in && knobs->q_in == q_in_q_shared;
 }
 
-/* What a name may leave out because it goes without saying. */
+/* True if a name may omit the knob because its value is implied. */
 static bool is_implied(const struct knobs *knobs, enum knob_id id) {
     return (id == KNOB_dtype_out && knobs->dtype_out == knobs->dtype) ||
            (id == KNOB_dtype_kv && knobs->dtype_kv == knobs->dtype) ||
@@ -246,14 +247,14 @@ static bool is_implied(const struct knobs *knobs, enum knob_id id) {
            knob_is_open(id, knob_get(knobs, id)) || is_off(knobs, id) || is_q_shared(knobs, id);
 }
 
-/* A name has no room for the expression and the parameters that it needs, with their types. */
+/* Hashes an expression and its parameters with their types, for which a name has no room. */
 static uint64_t hash_formula(const char *formula, const char *params) {
     char both[2 * FORMULAS_TEXT];
     int size = snprintf(both, sizeof both, "%s\n%s", formula, params);
     return XXH3_64bits(both, (size_t)size);
 }
 
-/* One knob's part of the name: "causal", "d64", "mask_3f2a9c1b6d0e4857". */
+/* Prints one knob's part of the name: "causal", "d64", "mask_3f2a9c1b6d0e4857". */
 static void print_part(const struct knobs *knobs, enum knob_id id, char *part, size_t size) {
     const struct knob_info *info = &knob_table[id];
     const char *formula = knob_formula(knobs, id);
@@ -266,8 +267,8 @@ static void print_part(const struct knobs *knobs, enum knob_id id, char *part, s
         snprintf(part, size, "%s%d", info->prefix, value);
 }
 
-/* Injective: words of different knobs differ, numbers have their knob's prefix, what is left out equals what stands, and
-   expressions differ in 64 bits of hash. */
+/* Names are unique: words of different knobs differ, numbers have their knob's prefix, omitted values are implied by
+   the others, and expressions differ in a 64-bit hash. */
 static bool make_name(struct variant *variant) {
     size_t at = 0;
     for (int id = 0; id < KNOB_COUNT; id++) {

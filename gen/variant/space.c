@@ -1,6 +1,6 @@
 /* space: a spec -> all schedules of its problems. One template at a time: the axes that the spec leaves open take the
-   values of that template, and variant.c runs through the combinations. Nothing is stored, so a space may be as large
-   as it likes. */
+   values of that template, and variant.c iterates over the combinations. Nothing is stored, so the size of a space is
+   not limited. */
 #include "template.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static bool holds(const struct spec_axis *axis, int value) {
 
 /* --- a problem as a spec ----------------------------------------------------------------------------------------- */
 
-/* The sizes in a problem become its shape, if they are enough for one. */
+/* Makes the sizes in a problem its shape, if they suffice for one. */
 static bool take_shape(struct spec *spec, const struct hints *hints) {
     struct shape shape = hints->shape;
     bool said = false;
@@ -80,7 +80,7 @@ struct spec *spec_from_knobs(const char *name, const char *text, struct diag *di
 
 /* --- filling open axes --------------------------------------------------------------------------------------------- */
 
-/* Values of one open knob for a template: how many, and at `value` which. */
+/* Writes the values of one open knob for a template to `value` and returns their number. */
 static int fill(const struct space *space, const struct template *template, enum knob_id id, int *value) {
     const struct expr *list = template->tune[id];
     int count = 0;
@@ -105,7 +105,7 @@ static int room(const struct template *template, enum knob_id id) {
     return words > listed ? words : listed;
 }
 
-/* The spec for one row of templates.def; its own axes are borrowed, the filled ones lie in space->values. */
+/* Makes the spec for one row of templates.def; its own axes are borrowed, the filled ones are in space->values. */
 static bool narrow(struct space *space, const struct template *template, const struct template_row *row) {
     size_t total = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
@@ -141,7 +141,7 @@ static bool asked_for(const struct spec *spec, const struct template_row *row) {
            (row->loop_order == ANY_LOOP_ORDER || is_open(spec, KNOB_loop_order) || holds(order, row->loop_order));
 }
 
-/* Go on to the next template that the spec allows. */
+/* Advances to the next template that the spec allows. */
 static bool next_template(struct space *space) {
     while (space->row < template_row_count) {
         const struct template_row *row = &template_rows[space->row++], *found;

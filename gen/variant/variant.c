@@ -1,5 +1,5 @@
-/* variant: spec -> variants, one at a time. An odometer over the axes of the spec whose wheels stand still while the
-   template does not use their knob, so that what cannot differ is not tried twice. */
+/* variant: spec -> variants, one at a time. An odometer over the axes of the spec. A wheel stands still while the
+   template does not use its knob, so that equal variants are not tried twice. */
 #include "expr.h"
 #include "gen.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A value from `custom` on is an expression: leave the word there, copy the text, add what it needs. */
+/* A value from `custom` on is an expression: keeps its word, copies the text and adds the parameters that it needs. */
 static void take_formula(const struct spec *spec, int *value, int custom, char text[FORMULAS_TEXT], unsigned *params) {
     if (*value < custom)
         return;
@@ -32,7 +32,8 @@ static struct knobs knobs_at(const struct spec *spec, const int *index) {
     return knobs;
 }
 
-/* Which knobs the templates use that the spec can choose: the choice hangs on algorithm and loop order alone. */
+/* Returns the knobs used by any template that the spec can choose: the choice depends only on algorithm and loop
+   order. */
 static knob_flags find_used_by_any(const struct variants *variants) {
     const struct spec_axis *algorithms = &variants->spec->axis[KNOB_algorithm];
     const struct spec_axis *orders = &variants->spec->axis[KNOB_loop_order];
@@ -70,7 +71,7 @@ static void advance(struct variants *variants) {
     variants->done = true;
 }
 
-/* The same variant has been, or will be, at index 0 of the knobs that it does not use. */
+/* True if the same variant appears, earlier or later, at index 0 of the knobs that it does not use. */
 static bool is_repeated(const struct variants *variants) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (!knob_in(variants->used, id) && variants->index[id] > 0)
@@ -96,7 +97,7 @@ static bool check_condition(const struct variants *variants, int which, const st
     int64_t holds;
     int line = spec->require_place[which].line;
     if (!expr_eval(condition, &env, &holds, &fault)) {
-        if (variant->feasible) /* else a knob may well be open, and the reason is there already */
+        if (variant->feasible) /* else a knob may be open, and there is already a reason */
             refuse(variant, "%s:%d: %s", spec->input.name, line, fault.message);
         return !variant->feasible;
     }
@@ -108,7 +109,7 @@ static bool check_condition(const struct variants *variants, int which, const st
     return false;
 }
 
-/* The spec's own conditions come first: they are the reason that its author knows. */
+/* The spec's own conditions come first: its author knows these reasons. */
 static void check_conditions(const struct variants *variants, struct variant *variant) {
     for (int i = 0; i < variants->spec->requires; i++) {
         knob_flags needed = expr_knobs(variants->spec->require[i]);
@@ -117,7 +118,7 @@ static void check_conditions(const struct variants *variants, struct variant *va
     }
 }
 
-/* A knob that is given and can have no effect is a misunderstanding, not a choice. */
+/* Refuses a knob that is given but cannot have any effect: a misunderstanding, not a choice. */
 static bool check_given(const struct variants *variants, const struct knobs *given, struct variant *variant) {
     for (int id = 0; id < KNOB_COUNT; id++) {
         const struct spec_axis *axis = &variants->spec->axis[id];
@@ -136,7 +137,7 @@ bool variants_next(struct variants *variants, struct variant *variant) {
     while (!variants->done) {
         struct knobs given = knobs_at(variants->spec, variants->index);
         variant_complete(variants->set, &given, false, variant);
-        variants->used = variant->used ? variant->used : KNOB_ALL; /* no template: nothing is known to be equal */
+        variants->used = variant->used ? variant->used : KNOB_ALL; /* no template: no variants are known to be equal */
         bool repeated = is_repeated(variants);
         if (!repeated && (!variant->used || check_given(variants, &given, variant)))
             check_conditions(variants, variant);

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { STEPS_LIMIT = 1 << 20 }; /* loops within loops, and counted ones, could otherwise go on for hours */
+enum { STEPS_LIMIT = 1 << 20 }; /* nested and counted loops could otherwise run for hours */
 
 struct expr_env walk_env(const struct walk *walk) {
     return (struct expr_env){walk->knobs, walk->slot};
@@ -17,7 +17,7 @@ bool walk_fail(struct walk *walk, struct place place, const char *format, ...) {
     return false;
 }
 
-/* One more op or round. */
+/* Counts one more op or iteration. */
 static bool step(struct walk *walk, const struct template_file *file, const struct template_op *op) {
     return ++walk->steps <= STEPS_LIMIT ||
            walk_fail(walk, (struct place){&file->input, op->line, 1}, "these loops have too many rounds");
@@ -25,7 +25,7 @@ static bool step(struct walk *walk, const struct template_file *file, const stru
 
 static bool run(struct walk *walk, const struct template_file *file, int at, int end);
 
-/* Run the one branch that holds. `at` becomes the index of the block's end. */
+/* Runs the branch whose condition holds. `at` becomes the index of the block's end. */
 static bool run_branches(struct walk *walk, const struct template_file *file, int *at) {
     struct expr_env env = walk_env(walk);
     bool taken = false;
@@ -73,8 +73,8 @@ static bool run_let(struct walk *walk, const struct template_op *op) {
     return slot->set;
 }
 
-/* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES, and the two levels that one line can add: a file is spliced once,
-   and none includes itself. */
+/* Recursion is bounded by TEMPLATE_NESTING times TEMPLATE_INCLUDES, plus the two levels that one line can add: a file
+   is spliced once, and none includes itself. */
 static bool run(struct walk *walk, const struct template_file *file, int at, int end) {
     for (; at < end; at++) {
         const struct template_op *op = &file->op[at];

@@ -14,7 +14,7 @@ struct reader {
     int depth, events, documents;
     bool stop;
 
-    /* Where the last mark was: libyaml counts characters, places count bytes. */
+    /* Position of the last mark: libyaml counts characters, places count bytes. */
     size_t at, line_start, characters;
     int line;
 };
@@ -36,7 +36,7 @@ void yaml_tree_free(struct node *node) {
 
 /* --- bytes ----------------------------------------------------------------------------------------------------- */
 
-/* Size of the UTF-8 character at s, or 0 when the bytes are not one. */
+/* Returns the size of the UTF-8 character at s, or 0 if the bytes are not one. */
 static size_t character(const unsigned char *s, size_t left, unsigned *code) {
     size_t size = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
     if (size == 0 || size > left)
@@ -51,7 +51,7 @@ static size_t character(const unsigned char *s, size_t left, unsigned *code) {
     return overlong || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000) ? 0 : size;
 }
 
-/* Why this character may not be in such a text, or null. Lines end in LF or CRLF only, so that every tool counts the same
+/* Returns why this character is not allowed, or null. Lines end only in LF or CRLF, so that every tool counts the same
    lines. */
 static const char *refuse_character(unsigned code, bool before_newline) {
     if (code == '\r' && !before_newline)
@@ -99,7 +99,7 @@ static bool check_bytes(const struct input *input, const struct yaml_kind *kind,
 
 /* --- places ---------------------------------------------------------------------------------------------------- */
 
-/* Marks nearly always move forward; starting over for the others keeps the whole walk linear. */
+/* Marks nearly always move forward; starting over for the others keeps the total work linear. */
 static struct place place_of(struct reader *reader, yaml_mark_t mark) {
     if (mark.index < reader->characters) {
         reader->at = reader->line_start = reader->characters = 0;
@@ -133,7 +133,7 @@ static void check_repeated(struct reader *reader, const struct node *map, const 
         }
 }
 
-/* Make a node and hang it into the innermost open container. */
+/* Makes a node and adds it to the innermost open container. */
 static struct node *add_node(struct reader *reader, enum node_kind kind, struct place place, const char *text,
                              size_t size) {
     struct node *parent = reader->depth ? reader->open[reader->depth - 1] : NULL;
@@ -250,7 +250,7 @@ static void take_event(struct reader *reader, const yaml_event_t *event) {
     }
 }
 
-/* libyaml's own complaint, with a hint where the cause is a well-known slip. */
+/* Reports libyaml's own error, with a hint if the cause is a well-known mistake. */
 static void report_syntax(struct reader *reader) {
     const yaml_parser_t *parser = &reader->parser;
     if (parser->error == YAML_MEMORY_ERROR) {

@@ -1,8 +1,8 @@
-/* yaml_reader: YAML text -> a small tree of maps, lists and scalars, each with its place. The only code that sees
-   libyaml. What can surprise (anchors, aliases, tags, directives, several documents, keys that are not words, repeated
-   keys) is refused, and so is what can hurt: size, depth, number of events, length of a scalar.
+/* yaml_reader: YAML text -> a small tree of maps, lists and scalars, each with its place. The only code that uses
+   libyaml. It refuses surprising features (anchors, aliases, tags, directives, several documents, keys that are not
+   words, repeated keys) and limits what can do harm: size, depth, number of events, length of a scalar.
 
-   Scalars stay text: what 010, no or ~ mean is for the schema to say, never for YAML. */
+   Scalars stay text: the schema, never YAML, decides what 010, no or ~ mean. */
 #ifndef ATTILE_YAML_READER_H
 #define ATTILE_YAML_READER_H
 
@@ -10,10 +10,10 @@
 
 enum { YAML_BYTES = 1 << 20, YAML_DEPTH = 16, YAML_EVENTS = 20000, YAML_SCALAR = 4096, YAML_KEYS = 64 };
 
-/* What the text is, for messages and limits. */
+/* The kind of text, for messages and limits. */
 struct yaml_kind {
     const char *noun;  /* "spec" */
-    const char *start; /* how one begins: "family: NAME" */
+    const char *start; /* how such a text begins: "family: NAME" */
     size_t bytes;
     int events;
 };
@@ -26,14 +26,14 @@ struct node {
     struct node *first, *next; /* children; those of a map alternate key, value */
     struct node *last;
     int children;
-    const char *raw; /* of a scalar: where the input holds exactly `text`; null when escapes or folding changed it */
+    const char *raw; /* of a scalar: where the input holds exactly `text`; null if escapes or folding changed it */
     int raw_col;     /* column of raw */
     size_t size;
     char text[]; /* of a scalar: its value, NUL-terminated, without other NULs */
 };
 
-/* Read one document. Returns null when its structure could not be read. A tree may come with errors in the diag too:
-   it is for finding more of them, not for use. The nodes' places borrow `input`. */
+/* Reads one document. Returns null if its structure could not be read. A tree may be returned despite errors in the
+   diag: it then serves only to find more errors. The nodes' places borrow `input`. */
 struct node *yaml_tree_read(const struct input *input, const struct yaml_kind *kind, struct diag *diag);
 void yaml_tree_free(struct node *node); /* accepts null */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { ARRIVALS_MOST = (1 << 20) - 1, BYTES_MOST = (1 << 20) - 1 };
-static const unsigned long long word_of_barrier = 0x6261727269657221; /* what the 8 bytes hold from barrier_init on */
+static const unsigned long long word_of_barrier = 0x6261727269657221; /* content of the 8 bytes after barrier_init */
 
 /* --- named barriers ------------------------------------------------------------------------------------------------ */
 
@@ -62,7 +62,7 @@ static struct transaction *look_up(struct block *block, const void *word) {
     return NULL;
 }
 
-/* " of block 3", where there are several */
+/* " of block 3", if there are several blocks */
 static const char *owner_name(const struct block *owner, char name[32]) {
     snprintf(name, 32, owner->shown->cluster > 1 ? " of block %u" : "%.0u", owner->shown->index);
     return name;
@@ -130,7 +130,7 @@ static void arrive(struct fiber *fiber, struct transaction *transaction, int byt
                      transaction->phase);
     if (owner == fiber->block)
         order_release(fiber, owner, transaction_slot(transaction), transaction->phase);
-    else /* it is no release in the cluster, which would cost too much */
+    else /* not a release at cluster scope, which would cost too much */
         order_release_units(fiber, owner, transaction_slot(transaction), transaction->phase);
     transaction->bytes += bytes;
     transaction->pending--;
@@ -155,7 +155,7 @@ static void await(struct fiber *fiber, struct transaction *transaction, int pari
     order_acquire(fiber, block, transaction_slot(transaction), (unsigned)parity);
 }
 
-/* The block at whose barrier the thread arrives. */
+/* Returns the block that owns the barrier at which the thread arrives. */
 static struct block *find_owner(struct fiber *fiber, int operation, int rank, int line) {
     const struct cluster *cluster = fiber->block->cluster;
     if (operation != ATTILE_ARRIVE_PEER)

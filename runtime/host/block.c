@@ -15,7 +15,7 @@ enum {
     PAGES = 64 * 1024,       /* a multiple of any page */
     SHARED_ROOM = 4 * PAGES, /* LAUNCH_SHARED and room to recognise accesses past it */
     HEAD = PAGES,            /* the region's first bytes, taken from the first stack */
-    COLORS = 64,             /* stacks start at different cache lines, else all would use the same sets */
+    COLORS = 64,             /* stacks start at different cache lines, otherwise all use the same sets */
     COLOR = 320
 };
 _Static_assert((int)LAUNCH_SHARED <= (int)SHARED_ROOM && sizeof(struct attile_block) <= HEAD, "they fit");
@@ -30,7 +30,8 @@ static void *map(void *at, size_t size) {
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Address space aligned to its own size: map twice as much and unmap the ends. Untouched pages cost nothing. */
+/* Returns address space aligned to its own size: maps twice as much and unmaps the ends. Untouched pages cost
+   nothing. */
 static unsigned char *map_region(void) {
     unsigned char *memory = map(NULL, 2 * (size_t)ATTILE_REGION);
     if (!memory)
@@ -108,8 +109,8 @@ unsigned block_random(struct block *block, unsigned limit) {
     return (unsigned)((*state * 0x2545f4914f6cdd1d >> 32) * limit >> 32);
 }
 
-/* Half of the seeds (three of every six) hold back one warp until nothing else can run, units included, then another one. A kernel that
-   relies on a warp not being that late fails. */
+/* With half of the seeds (three of every six), holds back one warp until nothing else can run, units included, then
+   another one. A kernel that relies on a warp not being that late fails. */
 static void hold_a_warp(struct block *block) {
     unsigned warps = (block->shown->threads + ATTILE_WARP - 1) / ATTILE_WARP;
     block->held_warp = block->launch->seed / 3 % 2 ? block_random(block, warps) : BLOCK_NO_WARP;
@@ -127,7 +128,7 @@ bool block_let_go(struct block *block) {
 
 static struct fiber *take_ready(struct block *block) {
     unsigned threads = block->shown->threads, first = block->first;
-    if (block->random) { /* exchange the first with any */
+    if (block->random) { /* exchange the first with a random one */
         unsigned other = first + block_random(block, block->ready_count);
         other = other < threads ? other : other - threads;
         struct fiber *fiber = block->ready[other];
@@ -176,7 +177,8 @@ _Noreturn void fiber_refuse(struct fiber *fiber, int line, const void *pc, const
     leave(fiber);
 }
 
-/* The reuse of stacks from launch to launch is no race. The sanitizer would see memcpy, but not this loop. */
+/* Copies parameters such that reuse of stacks from launch to launch is no race: the sanitizer would see memcpy, but not
+   this loop. */
 static void copy_unseen(unsigned char *to, const unsigned char *from, size_t size) {
     volatile unsigned char *unseen = to;
     for (size_t i = 0; i < size; i++)
@@ -188,7 +190,7 @@ static void run_thread(void *argument) {
     struct block *block = fiber->block;
     context_arrived(&fiber->context, &block->scheduler);
     race_acquire(block);
-    _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* a copy of its own, as on the hardware */
+    _Alignas(64) unsigned char params[LAUNCH_PARAMS]; /* each thread has its own copy, as on the hardware */
     copy_unseen(params, block->launch->params, block->launch->entry->params_size);
     block->launch->entry->run(params);
     if (fiber->copies.count > fiber->copies.first)
@@ -241,7 +243,7 @@ static void describe_place(const struct block *block, uintptr_t address, const s
         text_print(text, "address 0x%zx, which is in no buffer", (size_t)address);
 }
 
-/* Buffers that were accessed lately are not asked about again: of a block's threads the first is sure to be found out. */
+/* Accesses to recently used buffers are not checked again: of a block's threads, the first is sure to be caught. */
 void fiber_check_dependency(struct fiber *fiber, int line, const void *pc) {
     if (fiber->depends)
         fiber_refuse(fiber, line, pc,
@@ -275,7 +277,7 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
         block->shown->count[write ? ATTILE_GLOBAL_WRITTEN : ATTILE_GLOBAL_READ] += size;
         return;
     }
-    if (launch_owns(block->launch, address)) /* a constant of the kernel's own */
+    if (launch_owns(block->launch, address)) /* a constant of the kernel itself */
         return;
     struct text place = {0};
     describe_place(block, address, &nearest, &place);
@@ -286,8 +288,8 @@ static void check_access(struct attile_block *shown, unsigned index, const void 
     leave(fiber);
 }
 
-/* A copy completes in the wait that needs it, which is the latest possible time, or at once, or at random. It stays in the list until
-   that wait; size 0 marks a completed one. */
+/* A copy completes in the wait that needs it, which is the latest possible time, or at once, or at random. It stays in
+   the list until that wait; size 0 marks a completed copy. */
 static bool lands_early(struct block *block) {
     enum copies_timing timing = copies_timing(block->launch->seed);
     return timing == COPIES_EARLY || (timing == COPIES_RANDOM && block_random(block, 2) == 0);
@@ -300,7 +302,7 @@ static int start_copy(struct attile_block *shown, unsigned index, struct attile_
     copy.size = landed ? 0 : copy.size;
     if (fiber->copies.count == fiber->copies.room) {
         unsigned room = fiber->copies.room ? 2 * fiber->copies.room : 16;
-        race_ignore_begin(); /* blocks reuse each other's heap memory here, without an order that the kernel makes */
+        race_ignore_begin(); /* blocks reuse each other's heap memory here; the kernel does not order that */
         struct attile_copy *item = realloc(fiber->copies.item, room * sizeof *item);
         race_ignore_end();
         if (!item)
@@ -360,8 +362,8 @@ static const struct attile_host host = {
 
 /* --- running ------------------------------------------------------------------------------------------------------- */
 
-/* ThreadSanitizer remembers accesses and releases by address: give it fresh memory, so that it
-   does not take one block's stack or barrier for another's. */
+/* ThreadSanitizer remembers accesses and releases by address. Fresh memory keeps it from taking one block's stack or
+   barrier for another's. */
 static bool renew_memory(struct block *block) {
     block->guarded = 0;
     forget_order(block);
@@ -369,7 +371,7 @@ static bool renew_memory(struct block *block) {
     return block->order && map(block->region, ATTILE_REGION) && map(block->shared, SHARED_ROOM);
 }
 
-/* The thread's identity for ThreadSanitizer. */
+/* Returns the thread's identity for ThreadSanitizer. */
 static void *identify(struct block *block, struct fiber *fiber) {
     if (!race_present())
         return NULL;
@@ -437,7 +439,7 @@ void block_count(struct block *block) {
     pthread_mutex_unlock(&launch->lock);
 }
 
-/* Do the two wait for the same thing at the same line, or have both ended? */
+/* True if both wait for the same thing at the same line, or both have ended. */
 static bool alike(const struct fiber *a, const struct fiber *b) {
     if (a->state != b->state || a->state == FIBER_ENDED)
         return a->state == b->state;

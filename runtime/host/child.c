@@ -12,7 +12,7 @@
 
 static const char path_default[] = "/usr/local/bin:/usr/bin:/bin";
 
-enum { INTERRUPTS = 10000 }; /* of one wait: a timer may tick all the time, but nothing may hang us */
+enum { INTERRUPTS = 10000 }; /* of one wait: a timer may tick all the time, but must not hang us */
 
 /* --- finding ------------------------------------------------------------------------------------------------------- */
 
@@ -21,7 +21,7 @@ static bool can_run(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
-/* `folder`/`program` when it is a program; the caller frees it. */
+/* Returns `folder`/`program` if it is a program; the caller frees it. */
 static char *try_folder(const char *folder, size_t size, const char *program) {
     char *full;
     if (asprintf(&full, "%.*s/%s", (int)size, folder, program) < 0)
@@ -105,7 +105,7 @@ static int start(const char *path, char *const argv[], char *const variables[], 
     return error;
 }
 
-/* 0, or the errno that cut it short. */
+/* Returns 0, or the errno that cut the output short. */
 static int read_to_end(int file, struct text *text) {
     char bytes[4096];
     for (int interrupts = 0;;) {
@@ -150,7 +150,7 @@ enum att_status child_run(const char *path, char *const argv[], const char *fold
     if (error)
         return cannot("start", path, error, failure);
     int heard = read_to_end(ends[0], output);
-    close(ends[0]); /* one that writes on ends by SIGPIPE */
+    close(ends[0]); /* a child that keeps writing ends by SIGPIPE */
     error = wait_for(child, good);
     if (heard)
         return cannot("read what was written by", path, heard, failure);

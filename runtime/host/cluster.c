@@ -67,8 +67,8 @@ static bool start(struct cluster *cluster, struct launch *launch, unsigned index
     return true;
 }
 
-/* The block that runs next among those that can: round robin; always the first in some order, so that it runs as far ahead of the others
-   as possible; or a random one. The seed chooses, as it does for the units. Null = none can run. */
+/* Chooses the next block to run among those that can: round robin; or always the first in some order, so that it runs
+   as far ahead of the others as possible; or at random. The seed decides, as for the units. Null = none can run. */
 static struct block *choose(struct cluster *cluster, const struct launch *launch, bool idle) {
     unsigned blocks = cluster->blocks, first = cluster->turn + 1;
     if (launch->seed % 3 == 1)
@@ -106,7 +106,7 @@ static bool step(struct cluster *cluster, const struct launch *launch) {
     return true;
 }
 
-/* For when nothing can run: have all threads ended, with no request unfinished? */
+/* Called when nothing can run. True if all threads have ended and no request is unfinished. */
 static bool finish(struct cluster *cluster, struct launch *launch) {
     bool ended = true;
     for (unsigned rank = 0; rank < cluster->blocks; rank++)

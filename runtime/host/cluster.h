@@ -1,5 +1,5 @@
-/* cluster: runs the blocks of a cluster on one OS thread; each can reach the barriers and shared memory of the others. A launch
-   without clusters has clusters of one block. ThreadSanitizer must not instrument this code. */
+/* cluster: runs the blocks of a cluster on one OS thread; each can access the barriers and shared memory of the others.
+   A launch without clusters has clusters of one block. ThreadSanitizer must not instrument this code. */
 #ifndef ATTILE_CLUSTER_H
 #define ATTILE_CLUSTER_H
 
@@ -15,11 +15,11 @@ struct cluster {
     } barrier;
 };
 
-/* Run cluster `index` of the launch, on cluster->blocks idle blocks, until all have ended, one has a fault, or none can run.
-   False = the launch has stopped; launch->fault says why. */
+/* Runs cluster `index` of the launch, on cluster->blocks idle blocks, until all have ended, one has a fault, or none
+   can run. False = the launch has stopped; launch->fault says why. */
 bool cluster_run(struct cluster *cluster, struct launch *launch, unsigned index);
 
-/* Called by kernels: arrive at the barrier of the cluster's threads, or wait until all have arrived. */
+/* Called by kernels: arrives at the barrier of the cluster's threads, or waits until all have arrived. */
 void cluster_barrier(struct attile_block *shown, unsigned index, int wait, int line);
 
 void cluster_ended(struct fiber *fiber); /* the others no longer wait for this thread */

@@ -1,5 +1,6 @@
 /* collective: barriers of a block, and shuffles, votes and syncs of a warp. The last thread to arrive does the work and
-   wakes the others. ThreadSanitizer is told of the order that the hardware guarantees: by __syncthreads and __syncwarp only. */
+   wakes the others. ThreadSanitizer is told only of the ordering that the hardware guarantees: that of __syncthreads
+   and __syncwarp. */
 #include "block.h"
 #include "order.h"
 
@@ -58,13 +59,13 @@ static struct group *find_group(struct warp *warp, unsigned mask) {
         struct group *group = &warp->group[i];
         if (group->arrived && group->mask == mask)
             return group;
-        if (!group->arrived && (!unused || group->mask == mask)) /* prefer the same mask, whose phase continues */
+        if (!group->arrived && (!unused || group->mask == mask)) /* prefer the same mask: its phase continues */
             unused = group;
     }
     return unused;
 }
 
-/* All have arrived: give each lane its result. `lanes` are the fibers of the warp. */
+/* Called when all have arrived: gives each lane its result. `lanes` are the fibers of the warp. */
 static void finish(struct fiber *lanes, struct group *group) {
     uint64_t ballot = 0;
     if (group->operation == ATTILE_ROWS)
@@ -136,7 +137,7 @@ unsigned long long collective_warp(struct attile_block *shown, unsigned index, i
     return fiber->result;
 }
 
-/* Nobody waits for lanes that have ended, so a group may be complete now. */
+/* No thread waits for lanes that have ended, so a group may be complete now. */
 void collective_ended(struct fiber *fiber) {
     unsigned lane = fiber->index % ATTILE_WARP;
     struct warp *warp = &fiber->block->warp[fiber->index / ATTILE_WARP];

@@ -15,13 +15,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* The headers before a kernel's source, in this order, and the one after it. */
+/* The headers that precede a kernel's source, in this order, and the one that follows it. */
 static const char *const parts_before[] = {"abi.h",    "watch.h",  "words.h", "together.h",
                                            "target.h", "ampere.h", "ada.h",   "hopper.h"};
 static const char part_after[] = "entries.h";
 
-/* Without standard library and start files a kernel compiles and links in a fraction of a second. In race mode the process that loads it
-   provides the sanitizer's functions. */
+/* Without the standard library and start files a kernel compiles and links in a fraction of a second. In race mode the
+   process that loads it provides the sanitizer's functions. */
 static const char *const options_always[] = {"-std=c++17",
                                              "-fPIC",
                                              "-shared",
@@ -48,7 +48,7 @@ static const char *const options_mode[][5] = {
 /* Linked after the kernel: expf and the like, which the process may not export. */
 static const char *const options_link[] = {"-lm", NULL};
 
-/* With -mfma, fmaf is one instruction; without, the result is the same but slower. */
+/* With -mfma, fmaf is one instruction; without it, the result is the same but slower. */
 static const char *const *options_cpu(void) {
     static const char *const none[] = {NULL};
 #if defined(__x86_64__)
@@ -61,7 +61,7 @@ static const char *const *options_cpu(void) {
 
 /* --- finding ------------------------------------------------------------------------------------------------------- */
 
-/* Words of "ccache g++ -m64"; false when there are none or too many. */
+/* Splits "ccache g++ -m64" into words; false if there are none or too many. */
 static bool split(struct compiler *compiler, const char *text) {
     free(compiler->words);
     compiler->words = strdup(text);
@@ -109,7 +109,8 @@ static enum att_status no_compiler(const struct compiler *compiler, struct failu
                        "install one (for example `apt install g++`) or set CXX");
 }
 
-/* The command with its full path, so that exactly the compiler that was found runs. Returns the number of words. */
+/* Pushes the command with its full path, so that exactly the compiler that was found runs. Returns the number of
+   words. */
 static int push_command(char **argv, const struct compiler *compiler) {
     int count = 0;
     argv[count++] = compiler->path;
@@ -199,7 +200,7 @@ static void print_unit(struct text *text, enum att_host_mode mode, const struct 
     text_print(text, "\nATTILE_MODULE(ENTRIES)\n");
 }
 
-/* On failure errno holds the reason. */
+/* On failure errno has the reason. */
 static bool write_file(const char *path, const struct text *text) {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
@@ -207,7 +208,7 @@ static bool write_file(const char *path, const struct text *text) {
     bool good = transfer_write(file, text->bytes, text->size);
     int error = errno;
     if (close(file) != 0)
-        return false; /* some file systems report a full disk only now */
+        return false; /* some file systems report a full disk only at this point */
     errno = error;
     return good;
 }
@@ -244,7 +245,7 @@ static void push(char **argv, int *count, const char *const *options) {
 }
 
 struct paths {
-    char *unit, *object, *map; /* the option that keeps the folder out of the binary; all owned */
+    char *unit, *object, *map; /* map: the option that keeps the folder out of the binary; all owned */
 };
 
 static bool make_paths(const char *folder, struct paths *paths) {
@@ -328,7 +329,8 @@ static bool is_word(const char *frame) {
     return false;
 }
 
-/* addr2line prints "file:line" for the place and for each function it was inlined into. Lines in the device's headers are skipped. */
+/* addr2line prints "file:line" for the address and for each function that it was inlined into. Skips lines in the
+   device's headers. */
 int compiler_line(const struct compiler *compiler, const char *object, size_t offset) {
     char address[32], path[64], program[] = "addr2line", inlined[] = "-i", executable[] = "-e";
     snprintf(address, sizeof address, "0x%zx", offset);

@@ -11,7 +11,7 @@ extern void __sanitizer_finish_switch_fiber(void *save, const void **bottom, siz
 
 extern void __asan_unpoison_memory_region(const volatile void *low, size_t size) WEAK;
 
-/* After a fault the stack still carries AddressSanitizer's marks of the abandoned frames. */
+/* After a fault the stack still has AddressSanitizer's marks of the abandoned frames. */
 static void forget_frames(void *stack_low, size_t stack_size) {
     if (__asan_unpoison_memory_region)
         __asan_unpoison_memory_region(stack_low, stack_size);
@@ -58,9 +58,9 @@ void context_make(struct context *context, void *stack_low, size_t stack_size, v
 
 #else
 
-/* Push the preserved registers, exchange stack pointers, pop the other's. */
+/* Pushes the preserved registers, exchanges stack pointers, pops the registers of the other stack. */
 void attile_fiber_jump(void **from, void *to);
-/* The return address of a fresh stack: calls the second saved register's function on the first. */
+/* The return address of a fresh stack: calls the function in the second saved register with the first as argument. */
 void attile_fiber_start(void);
 
 #if defined(__x86_64__)

@@ -1,5 +1,6 @@
-/* fiber: switches between call stacks within one OS thread and tells the sanitizers. A context is the place at which a stack stopped.
-   ThreadSanitizer must not instrument this code: it would take a switch in instrumented code for synchronisation. */
+/* fiber: switches between call stacks within one OS thread and tells the sanitizers. A context is the point at which a
+   stack was suspended. ThreadSanitizer must not instrument this code: it would take a switch in instrumented code for
+   synchronisation. */
 #ifndef ATTILE_FIBER_H
 #define ATTILE_FIBER_H
 
@@ -23,16 +24,16 @@ struct context {
     void *race; /* identity for ThreadSanitizer, see race.h; null = there is none */
 };
 
-/* Prepare a stack so that the first switch to it calls run(argument), which must never return. */
+/* Prepares a stack so that the first switch to it calls run(argument), which must never return. */
 void context_make(struct context *context, void *stack_low, size_t stack_size, void (*run)(void *), void *argument);
 
-/* A context for the current stack, to switch away from. */
+/* Makes a context for the current stack, to switch away from. */
 void context_here(struct context *context);
 
-/* Save the current place in `from` and continue at `to`. */
+/* Saves the current point of execution in `from` and continues at `to`. */
 void context_switch(struct context *from, struct context *to);
 
-/* The first call on a new stack; `from` is the context that switched here. */
+/* Must be the first call on a new stack; `from` is the context that switched here. */
 void context_arrived(struct context *context, struct context *from);
 
 #endif

@@ -1,6 +1,6 @@
-/* launch: see launch.h. The calling thread works too; helpers are started for the length of one launch, so that nothing
-   of the device runs between launches. A seeded launch, and one under ThreadSanitizer, uses the calling thread only:
-   that makes it replayable. */
+/* launch: see launch.h. The calling thread works too; helper threads exist only during a launch, so that no part of the
+   device runs between launches. A seeded launch, and one under ThreadSanitizer, uses only the calling thread, which
+   makes it reproducible. */
 #include "launch.h"
 #include "cluster.h"
 #include "race.h"
@@ -27,7 +27,7 @@ bool launch_owns(const struct launch *launch, uintptr_t address) {
     return launch->image && dladdr((void *)address, &info) && info.dli_fbase == launch->image;
 }
 
-/* An idle block, or a new one. */
+/* Takes an idle block, or creates one. */
 static struct block *take_block(struct launch *launch) {
     pthread_mutex_lock(&launch->pool->lock);
     struct block *block = launch->pool->idle;
@@ -58,7 +58,7 @@ static void *work(void *argument) {
     while (cluster.blocks < launch->cluster && (cluster.block[cluster.blocks] = take_block(launch)))
         cluster.blocks++;
     bool complete = cluster.blocks == launch->cluster;
-    /* out of memory: other workers may still finish the grid, launch_run looks whether they did */
+    /* out of memory: other workers may still finish the grid; launch_run checks whether they did */
     for (unsigned i; complete && (i = atomic_fetch_add(&launch->next, 1)) < launch->clusters;)
         if (!cluster_run(&cluster, launch,
                          (unsigned)(((uint64_t)i * launch->stride + launch->offset) % launch->clusters)))

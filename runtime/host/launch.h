@@ -23,12 +23,12 @@ enum {
 
 struct fault {
     struct text text; /* empty = none */
-    int line;         /* in the kernel's source; 0 = pc tells it */
+    int line;         /* in the kernel's source; 0 = find it from pc */
     const void *pc;   /* a code address in the statement; null = unknown */
     unsigned block, thread;
 };
 
-/* Idle blocks with their stacks. To make a block costs more than to run a small launch. */
+/* Idle blocks with their stacks. Creating a block costs more than running a small launch. */
 struct block_pool {
     pthread_mutex_t lock;
     struct block *idle;
@@ -38,14 +38,14 @@ struct launch {
     /* filled by the caller */
     const struct attile_entry *entry;
     const void *params;
-    const void *image; /* where the binary was loaded */
+    const void *image; /* load address of the binary */
     struct memory *memory;
     struct block_pool *pool;
     enum att_host_mode mode;
     uint64_t seed; /* 0 = round robin */
     unsigned grid, threads, workers;
     unsigned cluster; /* blocks per cluster, 1 to ATTILE_CLUSTER; divides the grid */
-    bool dependent;   /* may start before the launch ahead has ended: its threads have to wait for that */
+    bool dependent;   /* may start before the previous launch has ended: its threads have to wait for that */
     size_t shared;
     /* the result */
     struct fault fault; /* text owned by the caller */
@@ -58,13 +58,13 @@ struct launch {
     unsigned clusters, stride, offset; /* the order of clusters: (stride i + offset) mod clusters */
 };
 
-/* Run it. ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */
+/* Runs the launch. Returns ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */
 enum att_status launch_run(struct launch *launch);
 
-/* Does the address lie in the kernel's binary, as its constants do? */
+/* True if the address is in the kernel's binary, as its constants are. */
 bool launch_owns(const struct launch *launch, uintptr_t address);
 
-/* Record what stopped this launch, unless another fault did. */
+/* Records what stopped this launch, unless another fault has already stopped it. */
 void launch_fault(struct launch *launch, const struct fault *fault);
 
 void block_pool_free(struct block_pool *pool);

@@ -22,7 +22,7 @@ void memory_close(struct memory *memory) {
     pthread_mutex_destroy(&memory->lock);
 }
 
-/* How many buffers start at or below the address. */
+/* Counts the buffers that start at or below the address. */
 static size_t below(const struct memory *memory, uintptr_t address) {
     size_t low = 0, high = memory->count;
     while (low < high) {
@@ -76,7 +76,7 @@ enum att_status memory_alloc(struct memory *memory, size_t bytes, void **base, s
     return ATT_OK;
 }
 
-/* The first byte of the guard zones that has changed, as an offset from the buffer's base. */
+/* Finds the first changed byte of the guard zones, as an offset from the buffer's base. */
 static bool damaged(const struct buffer *buffer, ptrdiff_t *offset) {
     for (ptrdiff_t i = -GUARD; i < 0; i++)
         if (buffer->base[i] != GUARD_BYTE)

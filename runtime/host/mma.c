@@ -1,5 +1,5 @@
-/* mma: ldmatrix and mma.sync, what the lanes of a warp do together with the tensor cores. Both begin when the
-   last lane asks, and are done then. */
+/* mma: ldmatrix and mma.sync, which the lanes of a warp execute together. Both start and complete when the last lane
+   arrives. */
 #include "block.h"
 
 #include <string.h>
@@ -8,7 +8,8 @@ enum { CHUNK = 16, MATRICES = 4, MATRIX_ROWS = 8, BANK_CHUNKS = 8, ROWS = 16, CO
 
 /* --- ldmatrix ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of a matrix are read together: one pass if they lie in different banks, else as many as the busiest has rows. */
+/* Rows of a matrix are read together: in one pass if they are in different banks, otherwise in as many passes as the
+   busiest bank has rows. */
 static unsigned conflicts(struct attile_rows *const lane[ATTILE_WARP], int matrix) {
     unsigned rows[BANK_CHUNKS] = {0}, most = 0;
     for (int i = 0; i < MATRIX_ROWS; i++) {
@@ -60,7 +61,7 @@ static float from_half(uint16_t bits) {
         wide |= 0x7f800000;
     memcpy(&x, &wide, sizeof x);
     if (size < 0x7c00)
-        x *= 0x1p112f; /* the exponent's other bias; right for subnormals too */
+        x *= 0x1p112f; /* rebiases the exponent; also correct for subnormals */
     return bits & 0x8000 ? -x : x;
 }
 
@@ -78,8 +79,8 @@ static float from_tf32(unsigned bits) {
     return x;
 }
 
-/* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a column t of these rows, and of 4 columns further on
-   in a[2] and a[3]; of b row t, 4 rows further on in b[1], and column g. */
+/* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum. Its a[r] is column t + 4 (r / 2) of row g + 8
+   (r % 2), and its b[r] is row t + 4 r of column g. */
 static void multiply_tf32(const uint64_t value[ATTILE_WARP]) {
     float a[ROWS][TF32_DEPTH], b[COLUMNS][TF32_DEPTH];
     for (int i = 0; i < ATTILE_WARP; i++) {
@@ -97,8 +98,8 @@ static void multiply_tf32(const uint64_t value[ATTILE_WARP]) {
     }
 }
 
-/* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum; of a also columns 8 further on, in a[2] and a[3]; of
-   b rows 2 t, 2 t + 1, 8 further on in b[1], and column g. */
+/* Lane 4 g + t has columns 2 t, 2 t + 1 of rows g and g + 8 of the sum. Its a[r] has columns 2 t + 8 (r / 2) and the
+   next of row g + 8 (r % 2), and its b[r] has rows 2 t + 8 r and the next of column g. */
 void warp_multiply(const uint64_t value[ATTILE_WARP]) {
     if (((const struct attile_warp_product *)(uintptr_t)value[0])->type == ATTILE_TF32) {
         multiply_tf32(value);

@@ -1,11 +1,12 @@
-/* object: checks that a shared object is whole. The loader maps what the headers describe; a segment beyond the end of the file kills
-   the process at the first access. */
+/* object: checks that a shared object is complete. The loader maps what the headers describe; a segment beyond the end
+   of the file kills the process at the first access. */
 #ifndef ATTILE_HOST_OBJECT_H
 #define ATTILE_HOST_OBJECT_H
 
 #include <stddef.h>
 
-/* Null when the headers of segments and sections, and all that they describe, lie within the bytes; else what is wrong. */
+/* Returns null if the headers of segments and sections, and everything that they describe, are within the bytes;
+   otherwise what is wrong. */
 const char *object_check(const void *bytes, size_t size);
 
 #endif

@@ -20,7 +20,8 @@ static void *be(void *identity) {
 
 void order_be(void *identity) { race_switch(identity); }
 
-/* The scheduler makes it; made by the calling thread it would be ordered after all that this thread did. */
+/* The scheduler's identity creates the courier; if the calling thread created it, the courier would be ordered after
+   everything that this thread did. */
 static void *courier_of(struct block *block, unsigned warp) {
     struct courier *courier = &block->courier[warp];
     void **identity = &courier->identity[block->runs % RACE_SETS];
@@ -30,7 +31,7 @@ static void *courier_of(struct block *block, unsigned warp) {
     void *self = be(block->scheduler.race);
     if (!*identity)
         *identity = race_create();
-    static _Thread_local char name[64]; /* the stack is that of a thread, which writes there too */
+    static _Thread_local char name[64]; /* the stack is a thread's own, and the thread writes there too */
     snprintf(name, sizeof name, "block %u, courier of warp %u", block->shown->index, warp);
     race_name(*identity, name);
     race_switch(*identity);

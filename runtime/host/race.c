@@ -36,7 +36,7 @@ static _Thread_local struct race *watched;
 
 bool race_present(void) { return __tsan_create_fiber != NULL; }
 
-/* race_hook.c defines another one. */
+/* race_hook.c overrides it. */
 __attribute__((weak)) bool race_hooked(void) { return false; }
 
 void *race_create(void) { return race_present() ? __tsan_create_fiber(0) : NULL; }
@@ -92,7 +92,7 @@ void race_ignore_end(void) {
 
 void race_watch(struct race *race) { watched = race; }
 
-/* The name of thread `tid` in a report. */
+/* Looks up the name of thread `tid` in a report. */
 static void read_name(void *report, int threads, int tid, char *name, size_t size) {
     snprintf(name, size, "a thread");
     for (int i = 0; __tsan_get_report_thread && i < threads; i++) {

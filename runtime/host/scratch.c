@@ -13,14 +13,14 @@
 
 static const char prefix[] = "attile-compile-";
 static const int64_t stale_seconds =
-    600; /* no compile takes this long; a jump of the clock can cost one compile at most */
+    600; /* no compile takes this long; a jump of the clock can cost at most one compile */
 
 static const char *get_base(void) {
     const char *base = secure_getenv("TMPDIR");
     return base && *base == '/' ? base : "/tmp";
 }
 
-/* A stream over a folder of that name; null = there is none, or it is a link. */
+/* Opens a stream over the folder of that name; null = there is none, or it is a link. */
 static DIR *open_folder(int parent, const char *name) {
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *stream = folder < 0 ? NULL : fdopendir(folder);

@@ -1,14 +1,14 @@
-/* scratch: a private folder for one run of the compiler, below TMPDIR (/tmp in a set-user-ID process). A process that dies leaves its
-   folder behind; the next process removes folders too old for a running compile. */
+/* scratch: a private folder for one run of the compiler, below TMPDIR (/tmp in a set-user-ID process). A process that
+   dies leaves its folder behind; the next process removes folders that are too old to belong to a running compile. */
 #ifndef ATTILE_HOST_SCRATCH_H
 #define ATTILE_HOST_SCRATCH_H
 
 #include "failure.h"
 
-/* The path of a new folder, for scratch_close; null: see failure. */
+/* Returns the path of a new folder, for scratch_close; null: see failure. */
 char *scratch_open(struct failure *failure);
 
-/* Remove the folder and its files as far as possible. */
+/* Removes the folder and its files as far as possible. */
 void scratch_close(char *path);
 
 #endif

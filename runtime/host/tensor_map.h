@@ -1,4 +1,4 @@
-/* tensor_map: what the host device keeps in the 128 bytes of a tensor map. Kernels see them as opaque. */
+/* tensor_map: what the host device stores in the 128 bytes of a tensor map, which are opaque to kernels. */
 #ifndef ATTILE_HOST_TENSOR_MAP_H
 #define ATTILE_HOST_TENSOR_MAP_H
 
@@ -8,15 +8,15 @@ struct host_map {
     uint64_t magic;
     unsigned char *data;
     int64_t dim[4];    /* elements: columns first */
-    int64_t stride[3]; /* bytes, of the others */
+    int64_t stride[3]; /* bytes; of the other dimensions */
     int element;       /* bytes */
-    int box[3];        /* of the first three; 1 of the last */
+    int box[3];        /* size in the first three dimensions; 1 in the last */
 };
 
-/* The rules of the hardware; ATT_LAUNCH_FAILED says which one is broken. */
+/* Applies the rules of the hardware; ATT_LAUNCH_FAILED says which one is violated. */
 enum att_status tensor_map_encode(const struct map_request *request, void *map, struct failure *failure);
 
-/* Is this a map, whole and unchanged? */
+/* True if this is a complete and unchanged map. */
 bool tensor_map_is_sound(const struct host_map *map);
 
 #endif

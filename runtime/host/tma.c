@@ -1,6 +1,6 @@
-/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, and additions of floats in
-   shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All is checked when it is issued, so that copying cannot
-   fail. */
+/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, and additions
+   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a
+   copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -13,7 +13,7 @@ static size_t row_bytes(const struct host_map *map) { return (size_t)map->box[0]
 static int box_rows(const struct host_map *map) { return map->box[1] * map->box[2]; }
 static size_t box_bytes(const struct host_map *map) { return row_bytes(map) * (size_t)box_rows(map); }
 
-/* The part of a box's row that lies within the tensor: columns [col, end) of the box; empty when there is none. */
+/* The part of a box's row that is within the tensor: columns [col, end) of the box; empty if there is none. */
 struct part {
     int64_t col, end;
     unsigned char *data; /* of column `col` */
@@ -38,7 +38,7 @@ static size_t part_bytes(const struct copy *copy, const struct part *part) {
     return (size_t)((part->end - part->col) * copy->map.element);
 }
 
-/* One row of the box, a chunk of 16 bytes at a time. */
+/* Copies one row of the box, one chunk of 16 bytes at a time. */
 static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     const struct host_map *map = &copy->map;
     const struct part part = inside(copy, row);
@@ -59,7 +59,7 @@ static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     }
 }
 
-/* Report and count the access to the tensor. */
+/* Reports and counts the access to the tensor. */
 static void access_tensor(struct block *block, const struct copy *copy) {
     for (int row = 0; row < box_rows(&copy->map); row++) {
         const struct part part = inside(copy, row);
@@ -69,7 +69,7 @@ static void access_tensor(struct block *block, const struct copy *copy) {
     }
 }
 
-/* Copy between the tensor and the shared memory of one block. */
+/* Copies between the tensor and the shared memory of one block. */
 static void copy_box(struct block *block, const struct copy *copy) {
     order_access(block, block->shared + copy->shared, box_bytes(&copy->map), copy->load, copy->pc);
     race_ignore_begin();
@@ -80,7 +80,7 @@ static void copy_box(struct block *block, const struct copy *copy) {
         block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += box_bytes(&copy->map);
 }
 
-/* Deliver box and bytes to one block of the cluster. */
+/* Delivers the box to one block of the cluster, and its bytes to the barrier there. */
 static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy) {
     struct block *block = barrier->block;
     if (block != asking && block_ended(block)) {
@@ -186,7 +186,7 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     }
 }
 
-/* Find the barriers that count the bytes of a load. Its destination is NaN until the bytes have arrived. */
+/* Finds the barriers that count the bytes of a load. Its destination is NaN until the bytes have arrived. */
 static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
     struct cluster *cluster = fiber->block->cluster;
     unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;
@@ -203,7 +203,7 @@ static void find_targets(struct fiber *fiber, const struct attile_box *box, stru
     race_ignore_end();
 }
 
-/* The copy happens now or later. */
+/* Performs the copy now or queues it for later. */
 static void issue(struct block *block, const struct copy *copy) {
     struct units *units = block->units;
     order_ask(copy->fiber, ORDER_COPIES + copy->copier);

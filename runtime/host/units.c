@@ -1,4 +1,5 @@
-/* units: chooses when TMA and the tensor cores act, and checks at the end that nothing is unfinished. See units.h. */
+/* units: chooses when TMA and the tensor cores act, and checks at the end that no request is unfinished. See
+   units.h. */
 #include "units.h"
 #include "race.h"
 
@@ -24,7 +25,7 @@ void units_free(struct units *units) {
     free(units);
 }
 
-/* Registers of each thread at entry when a block has an SM to itself. */
+/* Registers of each thread at entry if a block has an SM to itself. */
 static unsigned registers_at_entry(unsigned threads) {
     unsigned count = REGISTERS / ((threads + ATTILE_WARP - 1) / ATTILE_WARP * ATTILE_WARP);
     count = count / REGISTERS_STEP * REGISTERS_STEP;
@@ -55,7 +56,8 @@ void units_reset(struct block *block) {
         units->thread[i] = (struct units_thread){.registers = registers_at_entry(threads)};
 }
 
-/* The w-th warpgroup with an unfinished product; null = fewer have one. */
+/* Returns the unfinished warpgroup after skipping `skip` of them; null = there are not as many with an unfinished
+   product. */
 static struct warpgroup *next_warpgroup(struct block *block, unsigned skip) {
     for (unsigned w = 0; w * ATTILE_WARPGROUP < block->shown->threads; w++) {
         struct warpgroup *warpgroup = &block->units->warpgroup[w];
@@ -72,7 +74,7 @@ bool units_due(struct block *block, bool idle) {
     return idle || (units->timing == UNITS_RANDOM && block_random(block, RANDOM_STEPS) == 0);
 }
 
-/* Copies run in any order, the products of a warpgroup one after the other. */
+/* Copies run in any order, the products of a warpgroup in order. */
 void units_step(struct block *block) {
     struct units *units = block->units;
     unsigned products = 0;

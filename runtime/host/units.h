@@ -1,8 +1,9 @@
-/* units: what Hopper adds to a block: named barriers, transaction barriers (mbarrier), setmaxnreg, and two units that work
-   asynchronously, TMA and the tensor cores (wgmma).
+/* units: what Hopper adds to a block: named barriers, transaction barriers (mbarrier), setmaxnreg, and two asynchronous
+   units, TMA and the tensor cores (wgmma).
 
-   A request to a unit may complete at once, when nothing else can run, or at any time between. The launch's seed chooses: at once
-   (seed % 3 = 0), last (1), at random (2). The destination is NaN from the request to the end of the wait. */
+   A request to a unit may complete at once, when nothing else can run, or at any time in between. The launch's seed
+   decides: at once (seed % 3 = 0), last (1), at random (2). The destination is NaN from the request to the end of the
+   wait. */
 #ifndef ATTILE_HOST_UNITS_H
 #define ATTILE_HOST_UNITS_H
 
@@ -24,37 +25,37 @@ enum units_timing { UNITS_EARLY, UNITS_LATE, UNITS_RANDOM };
 
 struct named {
     unsigned arrived, expected, phase;
-    int line; /* where the first of this phase arrived */
+    int line; /* of the first arrival in this phase */
     struct queue waiting;
 };
 
 /* An mbarrier. Its 8 bytes of shared memory only mark it as initialised; the state is here. */
 struct transaction {
-    struct block *block; /* the block whose shared memory holds it */
+    struct block *block; /* the block whose shared memory has it */
     unsigned long long *word;
-    unsigned arrivals, pending, phase; /* expected a phase, outstanding in this phase, phases completed */
+    unsigned arrivals, pending, phase; /* expected per phase, outstanding in this phase, phases completed */
     int bytes;                         /* outstanding in this phase */
     struct queue waiting;
 };
 
 struct copy {
-    struct host_map map; /* of a box; its place */
+    struct host_map map; /* for a box, with its place */
     int place[4];
-    float *sums;   /* where floats are added; null = a box is copied */
-    size_t bytes;  /* of these floats */
+    float *sums;   /* destination of the addition; null = a box is copied */
+    size_t bytes;  /* of the added floats */
     size_t shared; /* offset */
     bool load;
-    struct transaction *barrier[ATTILE_CLUSTER]; /* by rank, of each block that a load writes to; else null */
-    struct fiber *fiber;                         /* that requested it */
+    struct transaction *barrier[ATTILE_CLUSTER]; /* by rank, of each block that a load writes to; others null */
+    struct fiber *fiber;                         /* the requester */
     unsigned copier;
     const void *pc;
 };
 
 /* 64 rows of sums while the tensor cores own them. */
 struct accumulator {
-    float *part[ATTILE_WARPGROUP];   /* the registers of each thread that the unit owns; null = it owns none */
+    float *part[ATTILE_WARPGROUP];   /* the registers of each thread that the unit owns; null = none */
     unsigned last[ATTILE_WARPGROUP]; /* that thread's last product on it, counted from 1 */
-    unsigned parts;                  /* of part[] that are not null; 0 = free */
+    unsigned parts;                  /* number of entries of part[] that are not null; 0 = free */
     int columns;
     float sum[UNITS_ROWS * UNITS_COLUMNS]; /* (row, column) */
 };
@@ -79,8 +80,8 @@ struct warpgroup {
 struct units_thread {
     unsigned registers;
     unsigned stores;                          /* not yet in a bulk group */
-    unsigned grouped;                         /* in bulk groups, not waited for */
-    unsigned storing;                         /* of those, not finished */
+    unsigned grouped;                         /* in bulk groups, not yet waited for */
+    unsigned storing;                         /* of both, not finished */
     bool fenced;                              /* wgmma.fence since the last wait for products */
     unsigned products;                        /* issued */
     unsigned group_end[UNITS_GROUPS], groups; /* products before the end of each commit group; groups so far */
@@ -95,7 +96,7 @@ struct units {
     unsigned copies, copies_asked; /* in flight; requested so far */
     void *copier[ORDER_COPIERS][RACE_SETS];
     struct queue storing;
-    unsigned registers; /* in the pool, counted a thread */
+    unsigned registers; /* in the pool, counted per thread */
     struct queue registers_waiting;
     struct warpgroup warpgroup[ORDER_WARPGROUPS];
     struct units_thread thread[ATTILE_THREADS];
@@ -109,19 +110,20 @@ struct units *units_create(void); /* null = out of memory */
 void units_free(struct units *units);
 void units_reset(struct block *block);
 
-/* Should a unit act now, before the next thread runs? units_step then runs it. */
+/* True if a unit should act now, before the next thread runs; units_step then runs it. */
 bool units_due(struct block *block, bool idle);
 void units_step(struct block *block);
 
-/* Called when a thread ends, and when all have: a request that nobody waited for is a fault. */
+/* Called when a thread ends, and when all have ended: a request that no thread waited for is a fault. */
 void units_ended(struct fiber *fiber);
 bool units_finished(struct block *block);
 
-/* barriers.c: called by kernels; and the bytes that TMA delivers to a barrier. */
+/* barriers.c: called by kernels; and for the bytes that TMA delivers to a barrier. */
 void units_named(struct attile_block *shown, unsigned index, int id, int threads, int wait, int line);
 void units_transaction(struct attile_block *shown, unsigned index, int operation, void *word, int value, int line);
 void units_registers(struct attile_block *shown, unsigned index, int count, int acquire, int line);
-/* The barrier at the place in the shared memory of `owner` that `word` has in the fiber's own; no barrier there is a fault. */
+/* Returns the barrier in the shared memory of `owner` at the offset that `word` has in the fiber's own; no barrier
+   there is a fault. */
 struct transaction *transaction_find(struct fiber *fiber, struct block *owner, const void *word, int line);
 void transaction_bytes(struct transaction *transaction, int bytes);
 unsigned transaction_slot(const struct transaction *transaction);

@@ -1,6 +1,6 @@
-/* wgmma: wgmma.mma_async, products of 64 rows by a warpgroup. See units.h.
-   The first product on an accumulator takes the registers from the threads, which read NaN from then on; the wait for the last product
-   returns them. In between the unit multiplies at times of its own, one product after the other. */
+/* wgmma: wgmma.mma_async, products of 64 rows by a warpgroup. See units.h. The first product on an accumulator takes
+   the registers from the threads, which read NaN from then on; the wait for the last product returns them. In between
+   the unit multiplies at its own pace, one product after the other. */
 #include "race.h"
 #include "units.h"
 
@@ -15,14 +15,15 @@ static struct warpgroup *warpgroup_of(const struct fiber *fiber) {
 
 /* --- layouts ------------------------------------------------------------------------------------------------------- */
 
-/* Element i of a thread's part of an accumulator. */
+/* Index of element i of a thread's part of an accumulator. */
 static size_t sum_at(unsigned thread, int i, int columns) {
     int row = (int)(thread / 32 * 16 + thread % 32 / 4) + 8 * (i / 2 % 2);
     int column = 8 * (i / 4) + 2 * (int)(thread % 4) + i % 2;
     return (size_t)(row * columns + column);
 }
 
-/* A matrix in shared memory: rows of 128 bytes, 8 every `stride` bytes, in panels of 64 columns that are `panel` apart. */
+/* A matrix in shared memory: rows of 128 bytes, groups of 8 rows `stride` bytes apart, panels of 64 columns `panel`
+   bytes apart. */
 struct descriptor {
     size_t start, panel, stride;
     unsigned swizzle, base;
@@ -55,7 +56,7 @@ static float from_half(uint16_t bits) {
         memcpy(&x, &wide, sizeof x);
     } else {
         memcpy(&x, &wide, sizeof x);
-        x *= 0x1p112f; /* the exponent's other bias; right for subnormals too */
+        x *= 0x1p112f; /* rebiases the exponent; also correct for subnormals */
     }
     memcpy(&wide, &x, sizeof x);
     wide |= sign;
@@ -67,7 +68,7 @@ static float widen(uint16_t bits, bool bfloat16) { return bfloat16 ? from_bfloat
 
 /* --- multiplying --------------------------------------------------------------------------------------------------- */
 
-/* Eight elements; the swizzle exchanges chunks within eight rows of 128 bytes. */
+/* Reads eight elements; the swizzle permutes chunks within eight rows of 128 bytes. */
 static void read_chunk(struct block *block, const struct product *product, size_t linear,
                        float elements[CHUNK_ELEMENTS]) {
     uint16_t bits[CHUNK_ELEMENTS];
@@ -78,7 +79,7 @@ static void read_chunk(struct block *block, const struct product *product, size_
         elements[i] = widen(bits[i], product->common.bfloat16);
 }
 
-/* a in shared memory, given as (64, 16) or as (16, 64) */
+/* Reads a from shared memory, stored as (64, 16) or as (16, 64). */
 static void read_a(struct block *block, const struct product *product, float (*a)[UNITS_DEPTH]) {
     struct descriptor matrix = decode(product->common.a_descriptor);
     float chunk_of_rows[CHUNK_ELEMENTS];
@@ -96,7 +97,7 @@ static void read_a(struct block *block, const struct product *product, float (*a
             read_chunk(block, product, chunk_at(&matrix, row, chunk), &a[row][chunk * CHUNK_ELEMENTS]);
 }
 
-/* ... in registers: a pair of columns in each */
+/* Reads a from registers: each has a pair of columns. */
 static void read_a_registers(const struct product *product, float (*a)[UNITS_DEPTH]) {
     for (unsigned thread = 0; thread < ATTILE_WARPGROUP; thread++)
         for (unsigned r = 0; r < 4; r++) {
@@ -107,7 +108,7 @@ static void read_a_registers(const struct product *product, float (*a)[UNITS_DEP
         }
 }
 
-/* b (16, columns), given as it is or as (columns, 16) */
+/* Reads b (16, columns), stored as it is or as (columns, 16). */
 static void read_b(struct block *block, const struct product *product, float (*b)[UNITS_COLUMNS]) {
     struct descriptor matrix = decode(product->common.b_descriptor);
     size_t columns = (size_t)product->common.columns;
@@ -204,7 +205,7 @@ static bool same(const struct attile_product *a, const struct attile_product *b)
            a->a_descriptor == b->a_descriptor && a->b_descriptor == b->b_descriptor;
 }
 
-/* The accumulator that owns this thread's registers, or a free one. */
+/* Returns the accumulator that owns this thread's registers, or a free one. */
 static struct accumulator *find_accumulator(struct fiber *fiber, const float *part, int line) {
     struct warpgroup *warpgroup = warpgroup_of(fiber);
     struct accumulator **unused = NULL;
@@ -226,7 +227,7 @@ static struct accumulator *find_accumulator(struct fiber *fiber, const float *pa
     return *unused;
 }
 
-/* Take this thread's registers, unless an earlier product owns them. */
+/* Takes this thread's registers, unless an earlier product owns them. */
 static void take_part(struct fiber *fiber, const struct product *product, float *part, int line) {
     struct accumulator *accumulator = product->accumulator;
     unsigned thread = fiber->index % ATTILE_WARPGROUP;
@@ -285,7 +286,7 @@ static void missing_products(const struct block *block, const struct fiber *fibe
                warpgroup->product[(fiber->wait.object - 1) % UNITS_PRODUCTS].asked, ATTILE_WARPGROUP);
 }
 
-/* Return the registers of which the last product is among the first `done`. */
+/* Returns the registers whose last product is among the first `done`. */
 static void give_parts(struct fiber *fiber, unsigned done) {
     struct warpgroup *warpgroup = warpgroup_of(fiber);
     unsigned thread = fiber->index % ATTILE_WARPGROUP;

@@ -1,6 +1,6 @@
-/* abi: the interface between a compiled kernel and the host device; valid in C and C++.
-   A CUDA thread is a fiber. A block's stacks, ATTILE_STACK bytes each, lie one after the other in a region of ATTILE_REGION bytes. The
-   region is aligned to its size and starts with the block's struct attile_block. So the stack pointer alone tells the block, the
+/* abi: the interface between a compiled kernel and the host device; valid in C and C++. A CUDA thread is a fiber. A
+   block's stacks, ATTILE_STACK bytes each, are contiguous in a region of ATTILE_REGION bytes. The region is aligned to
+   its size and starts with the block's struct attile_block. So the stack pointer alone identifies the block, the
    thread, and the thread's own memory. */
 #ifndef ATTILE_HOST_ABI_H
 #define ATTILE_HOST_ABI_H
@@ -18,7 +18,7 @@ enum {
 
 /* Operations of a whole warp. */
 enum attile_collective {
-    ATTILE_SYNC,     /* wait, and see each other's writes */
+    ATTILE_SYNC,     /* wait, and make each lane's writes visible to the others */
     ATTILE_PICK,     /* the value of lane `source` */
     ATTILE_BALLOT,   /* a bit for each lane whose value is not 0 */
     ATTILE_ROWS,     /* the value is a struct attile_rows */
@@ -26,7 +26,8 @@ enum attile_collective {
     ATTILE_COLLECTIVES
 };
 
-/* ldmatrix: lane 8 j + i gives the address of row i of matrix j, 16 bytes of shared memory, and gets those of its own elements. */
+/* ldmatrix: lane 8 j + i passes the address of row i of matrix j, 16 bytes of shared memory, and receives the addresses
+   of the rows with its own elements. */
 struct attile_rows {
     const void *named;
     const void *row[4][2]; /* for each matrix: the row of this lane's pair, or its two rows if transposed */
@@ -71,8 +72,8 @@ struct attile_product {
     const unsigned *a; /* this thread's four registers of a; null = a is in shared memory */
     unsigned long long a_descriptor, b_descriptor;
     int columns, keep, bfloat16;
-    int b_transposed; /* b is stored as (columns, 16), else as (16, columns) */
-    int a_transposed; /* a in shared memory is stored as (16, 64), else as (64, 16) */
+    int b_transposed; /* b is stored as (columns, 16), otherwise as (16, columns) */
+    int a_transposed; /* a in shared memory is stored as (16, 64), otherwise as (64, 16) */
 };
 
 enum attile_count {
@@ -90,7 +91,7 @@ struct attile_block;
 struct attile_copy {
     void *to;
     const void *from;
-    unsigned size, bytes; /* `bytes` are copied, the rest of `size` is filled with 0 */
+    unsigned size, bytes; /* `bytes` are copied, the rest of `size` is zero-filled */
     unsigned group;       /* the thread's commit group */
 };
 
@@ -99,14 +100,15 @@ struct attile_host {
     void (*barrier)(struct attile_block *block, unsigned index, int line);
     unsigned long long (*collective)(struct attile_block *block, unsigned index, int operation, unsigned mask,
                                      unsigned long long value, int source, int line);
-    /* An access outside the thread's stack, the block's shared memory and range[]. `pc` is a code address in the statement;
-       alignment 0 = any. */
+    /* An access outside the thread's stack, the block's shared memory and range[]. `pc` is a code address in the
+       statement; alignment 0 = any. */
     void (*access)(struct attile_block *block, unsigned index, const void *address, unsigned long long size, int write,
                    unsigned alignment, const void *pc);
     /* The kernel did something that the hardware does not support. Never returns. */
     void (*refuse)(struct attile_block *block, unsigned index, int line, const char *sentence);
-    /* cp.async. copy_start records a copy; false = it completes at once. copy_commit ends a group. copy_next returns a copy that
-       completes in a wait for all groups but the newest `pending`, or for all copies if that is negative; false = none is left. */
+    /* cp.async. copy_start records a copy; false = it completes at once. copy_commit ends a group. copy_next returns a
+       copy that completes in a wait for all groups but the newest `pending`, or for all copies if that is negative;
+       false = none is left. */
     int (*copy_start)(struct attile_block *block, unsigned index, struct attile_copy copy);
     void (*copy_commit)(struct attile_block *block, unsigned index);
     int (*copy_next)(struct attile_block *block, unsigned index, int pending, struct attile_copy *copy);
@@ -125,7 +127,7 @@ struct attile_host {
     /* The barrier of the cluster's threads: arrive, or wait until all have arrived. */
     void (*cluster)(struct attile_block *block, unsigned index, int wait, int line);
 
-    /* The launch ahead has ended, or it need only have begun: from here on this thread may touch global memory. */
+    /* The previous launch has ended, or need only have begun: from now on this thread may access global memory. */
     void (*dependency)(struct attile_block *block, unsigned index, int ended);
 
     void *(*copy)(void *to, const void *from, unsigned long long size);
@@ -143,7 +145,7 @@ struct attile_block {
     unsigned long long count[ATTILE_COUNTS]; /* in bytes, except conflicts */
     struct {
         unsigned long long low, size;
-    } range[ATTILE_RANGES]; /* buffers accessed lately */
+    } range[ATTILE_RANGES]; /* recently accessed buffers */
 };
 
 struct attile_entry {

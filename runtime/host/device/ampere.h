@@ -1,7 +1,8 @@
 /* ampere: plain C++ bodies for the wrappers in templates/target/sm_80.cuh. */
 
-/* --- asynchronous copies. A copy that does not complete at once fills its destination with NaN and writes the values in a wait, at the
-   latest in the wait for its group. So a thread that reads the old values, or the new ones too early, gets NaN or a race. */
+/* --- asynchronous copies. A copy that does not complete at once fills its destination with NaN and writes the values
+   in a wait, at the latest in the wait for its group. So a thread that reads the old values, or the new ones too early,
+   gets NaN or a race. */
 static ATTILE_UNWATCHED bool attile_copy_start(void *to, const void *from, unsigned size, unsigned bytes) {
     return attile_self()->host->copy_start(attile_self(), attile_self_index(), {to, from, size, bytes, 0});
 }
@@ -15,7 +16,7 @@ static ATTILE_UNWATCHED void attile_copy_refuse(int line) {
     attile_self()->host->refuse(attile_self(), attile_self_index(), line, "copy_async of more bytes than it writes");
 }
 
-/* One access of the full size where all bytes are copied, so that the alignment of both sides is checked. */
+/* Uses one access of the full size if all bytes are copied, so that the alignment of both sides is checked. */
 template <class Piece> ATTILE_INLINE void attile_copy_land(void *to, const void *from, unsigned bytes) {
     Piece piece = {};
     if (bytes == sizeof piece)
@@ -47,7 +48,7 @@ template <int SIZE> ATTILE_INLINE void copy_async(void *to, const void *from, in
     else
         *(unsigned *)to = ~0u;
 }
-/* On the GPU 32 bits of shared memory; here any address. */
+/* On the GPU a 32-bit address in shared memory; here any address. */
 using SharedAddress = attile_word;
 ATTILE_INLINE SharedAddress address_in_shared(const void *pointer) { return (SharedAddress)pointer; }
 ATTILE_INLINE float load_float(SharedAddress from) { return *(const float *)from; }
@@ -67,7 +68,7 @@ ATTILE_INLINE void copy_async_wait() {
 
 /* --- products by a warp --------------------------------------------------------------------------------------------- */
 
-/* Lane 8 j + i gives the address of row i of matrix j; lane 4 g + t gets the t-th pair of row g. */
+/* Lane 8 j + i passes the address of row i of matrix j; lane 4 g + t receives the t-th pair of row g. */
 static ATTILE_UNWATCHED void attile_find_rows(attile_rows *rows, int line) {
     attile_together(ATTILE_ROWS, 0xffffffffu, (attile_word)rows, 0, line);
 }
@@ -80,7 +81,7 @@ ATTILE_INLINE void load_matrices(unsigned (&pair)[4], const void *shared, ATTILE
 ATTILE_INLINE void load_matrices_at(unsigned (&pair)[4], SharedAddress at, ATTILE_LINE) {
     load_matrices(pair, (const void *)at, line);
 }
-/* Lane 4 g + t gets the t-th pair of column g. */
+/* Lane 4 g + t receives the t-th pair of column g. */
 ATTILE_INLINE void load_matrices_transposed(unsigned (&pair)[4], SharedAddress at, ATTILE_LINE) {
     attile_rows rows = {(const void *)at, {}, 1};
     attile_find_rows(&rows, line);
@@ -102,7 +103,7 @@ ATTILE_INLINE void mma(float &s0, float &s1, float &s2, float &s3, const unsigne
     attile_warp_multiply(sum, a, b, OF_BFLOAT16 ? ATTILE_BF16 : ATTILE_FP16, line);
     s0 = sum[0], s1 = sum[1], s2 = sum[2], s3 = sum[3];
 }
-/* Overflows to infinity as rounding does; NaN stays NaN. */
+/* Rounding may overflow to infinity; NaN stays NaN. */
 ATTILE_INLINE unsigned to_tf32(float x) {
     unsigned bits = (unsigned)__float_as_int(x);
     return (bits & 0x7fffffff) >= 0x7f800000 ? bits & (x != x ? ~0u : 0xffffe000) | (x != x ? 0x00400000 : 0)

@@ -1,4 +1,4 @@
-/* entries: after the kernel's source come its trampolines and the table that the device looks for. */
+/* entries: follows the kernel's source, with its trampolines and the table that the device looks up. */
 template <class Params> static ATTILE_UNWATCHED void attile_enter(void (*kernel)(Params), const void *params) {
     kernel(*(const Params *)params);
 }

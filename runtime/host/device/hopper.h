@@ -1,5 +1,5 @@
-/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90*.cuh. The device does the work. What it
-   reports as a fault would hang, fault or give a wrong result on the hardware. */
+/* hopper: plain C++ bodies for the wrappers in templates/target/sm_90*.cuh. The device does the work. Everything that
+   it reports as a fault would hang, fault or give a wrong result on the hardware. */
 ATTILE_INLINE int warpgroup_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARPGROUP), 0, line);
 }
@@ -91,7 +91,7 @@ ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, l
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
 
-/* A copy by threads completes at once. */
+/* Copies made by threads complete at once. */
 ATTILE_INLINE void copy_piece(void *shared, const void *from) {
     for (int i = 0; i < 4; i++)
         ((unsigned *)shared)[i] = ((const unsigned *)from)[i];
@@ -99,7 +99,7 @@ ATTILE_INLINE void copy_piece(void *shared, const void *from) {
 ATTILE_INLINE void barrier_arrive_copied(void *barrier, ATTILE_LINE) { barrier_arrive(barrier, line); }
 ATTILE_INLINE void copy_pieces_wait() {}
 
-/* stmatrix: lane 8 j + i gives the address of row i of matrix j; lane 4 i + q holds its q-th pair. */
+/* stmatrix: lane 8 j + i passes the address of row i of matrix j; lane 4 i + q has its q-th pair. */
 ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d, ATTILE_LINE) {
     const unsigned pair[4] = {a, b, c, d};
     for (int j = 0; j < 4; j++) {
@@ -125,7 +125,7 @@ ATTILE_INLINE attile_word matrix_descriptor(const void *shared, int panel_bytes)
     attile_word start = (attile_word)((const unsigned char *)shared - attile_shared());
     return (start & 0x3ffff) >> 4 | (attile_word)((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
 }
-/* One step of 16 of the contracted dimension; the layouts are those of the wrappers in templates/target/sm_90a_products.cuh. */
+/* One k-step of 16; the layouts are those of the wrappers in templates/target/sm_90a_products.cuh. */
 template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
 ATTILE_INLINE void wgmma_ss(float (&sum)[N / 2], attile_word a, attile_word b, ATTILE_LINE) {
     attile_product product = {sum, nullptr, a, b, N, KEEP, OF_BFLOAT16, B_TRANSPOSED, A_TRANSPOSED};
@@ -136,12 +136,12 @@ ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_
     attile_product product = {sum, a, 0, b, N, KEEP, OF_BFLOAT16, B_TRANSPOSED, 0};
     attile_multiply(&product, line);
 }
-/* Four sums in global memory, each by itself. */
+/* Adds to four numbers in global memory, with separate atomics. */
 ATTILE_INLINE void add_to_memory(float *to, float a, float b, float c, float d) {
     atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
 }
-/* a in shared memory (s) or registers (r), times b in shared memory, as stored (n) or transposed (t), in steps of 16 along K. Along a
-   row the steps are 32 bytes apart, 4 in a panel of 128-byte rows. */
+/* a in shared memory (s) or registers (r), times b in shared memory, as stored (n) or transposed (t), in k-steps of 16.
+   Along a row the steps are 32 bytes apart, 4 in a panel of 128-byte rows. */
 static constexpr attile_word attile_columns(int step, int rows) {
     return (attile_word)(step / 4 * rows * 128 + step % 4 * 32) >> 4;
 }

@@ -1,4 +1,4 @@
-/* together: functions of a block's or a warp's threads together: barriers, shuffles, votes, atomics. */
+/* together: functions that the threads of a block or a warp execute together: barriers, shuffles, votes, atomics. */
 #define ATTILE_LINE int line = __builtin_LINE() /* the caller's */
 
 static ATTILE_UNWATCHED void __syncthreads(ATTILE_LINE) {
@@ -54,7 +54,7 @@ ATTILE_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
     return attile_pick(mask, value, source < (lane & -width) + width ? source : lane, line);
 }
 
-/* Over the lanes of `mask`, all of which get the result. */
+/* Reduces over the lanes of `mask`, all of which receive the result. */
 template <class T, class Better> ATTILE_INLINE T attile_reduce(unsigned mask, T value, Better better, int line) {
     T best = value;
     for (int lane = 0; lane < ATTILE_WARP; lane++)
@@ -73,7 +73,7 @@ ATTILE_INLINE int __reduce_max_sync(unsigned mask, int value, ATTILE_LINE) {
         mask, value, [](int a, int b) { return a > b; }, line);
 }
 
-/* Relaxed atomics: they order no other accesses. Each counts as one read and one write. */
+/* Relaxed atomics: they do not order other accesses. Each counts as one read and one write. */
 static ATTILE_UNWATCHED void attile_watch_atomic(const void *address, unsigned size) {
     attile_watch(address, size, 0, size, (const char *)__builtin_return_address(0) - 1);
     attile_watch(address, size, 1, size, (const char *)__builtin_return_address(0) - 1);

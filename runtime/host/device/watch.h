@@ -1,6 +1,7 @@
-/* watch: check mode compiles kernels with ThreadSanitizer's instrumentation, which calls a function before every access to memory.
-   This file defines those functions. An access to the thread's own stack is ignored; one to the block's shared memory or a buffer
-   accessed lately is counted; for any other the device looks for the buffer, or reports a fault. */
+/* watch: check mode compiles kernels with ThreadSanitizer's instrumentation, which calls a function before every memory
+   access. This file defines those functions. They ignore an access to the thread's own stack, and count one to the
+   block's shared memory or a recently accessed buffer; for any other access the device looks up the buffer, or reports
+   a fault. */
 #define ATTILE_INLINE static inline __attribute__((always_inline))
 
 #if ATTILE_MODE == 0 /* ATT_HOST_CHECK */
@@ -8,15 +9,15 @@
 #define ATTILE_UNWATCHED __attribute__((no_sanitize("thread"), disable_sanitizer_instrumentation, noinline))
 #else
 #define ATTILE_UNWATCHED __attribute__((no_sanitize_thread, noinline))
-#pragma GCC optimize("no-tree-sra") /* a float4 is read and written whole, so that its alignment is seen */
+#pragma GCC optimize("no-tree-sra") /* a float4 is read and written as a whole, so that its alignment is checked */
 #endif
 #else
 #define ATTILE_UNWATCHED inline __attribute__((always_inline))
 #endif
 
-typedef unsigned long long attile_word; /* an address, or 64 bits of anything */
+typedef unsigned long long attile_word; /* an address, or any 64 bits */
 
-/* The running block and thread, from the stack pointer. */
+/* The running block and thread, derived from the stack pointer. */
 #define attile_stack()      ((attile_word)__builtin_frame_address(0))
 #define attile_self()       ((attile_block *)(attile_stack() & -(attile_word)ATTILE_REGION))
 #define attile_self_index() ((unsigned)(attile_stack() / ATTILE_STACK % ATTILE_THREADS))
@@ -66,7 +67,7 @@ ATTILE_CALLBACK __tsan_func_entry(void *) {}
 ATTILE_CALLBACK __tsan_func_exit(void) {}
 ATTILE_CALLBACK __tsan_init(void) {}
 
-/* The compiler turns copies into calls of these; here they are checked, too. */
+/* The compiler turns copies into calls of these functions; here they are checked as well. */
 extern "C" __attribute__((visibility("hidden"), used)) ATTILE_UNWATCHED void *memcpy(void *to, const void *from,
                                                                                      unsigned long size) {
     attile_watch(from, size, 0, 1, ATTILE_HERE);

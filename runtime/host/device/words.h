@@ -1,4 +1,4 @@
-/* words: the CUDA built-ins that kernels may use (templates/README.md), for this CPU. */
+/* words: the CUDA built-ins that kernels may use (templates/README.md), implemented for this CPU. */
 #define __global__ __attribute__((noinline))
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
@@ -42,14 +42,14 @@ ATTILE_VECTOR4(uint, unsigned)
 
 ATTILE_INLINE float __fsub_rn(float a, float b) { return a - b; } /* compiled with -ffp-contract=off */
 ATTILE_INLINE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-ATTILE_INLINE float fmaxf(float a, float b) { return a > b || b != b ? a : b; } /* the other one if one is NaN */
+ATTILE_INLINE float fmaxf(float a, float b) { return a > b || b != b ? a : b; } /* one NaN: the other argument */
 ATTILE_INLINE float fminf(float a, float b) { return a < b || b != b ? a : b; }
 ATTILE_INLINE float expf(float x) { return __builtin_expf(x); }
 ATTILE_INLINE float exp2f(float x) { return __builtin_exp2f(x); }
 ATTILE_INLINE float logf(float x) { return __builtin_logf(x); }
 ATTILE_INLINE float log2f(float x) { return __builtin_log2f(x); }
 ATTILE_INLINE float sqrtf(float x) { return __builtin_sqrtf(x); }
-/* Within half a unit of the last place. */
+/* Within half a unit in the last place. */
 ATTILE_INLINE void sincospif(float x, float *sine, float *cosine) {
     double rest = static_cast<double>(x) - 2 * __builtin_floor(static_cast<double>(x) / 2);
     *sine = static_cast<float>(__builtin_sin(3.14159265358979323846 * rest));
@@ -78,7 +78,7 @@ ATTILE_INLINE unsigned __float_as_uint(float x) { return attile_bits<unsigned>(x
 ATTILE_INLINE float __int_as_float(int x) { return attile_bits<float>(x); }
 ATTILE_INLINE float __uint_as_float(unsigned x) { return attile_bits<float>(x); }
 
-/* Two arguments of one type; int with unsigned is unsigned, as in CUDA. */
+/* Both arguments have one type; int with unsigned is unsigned, as in CUDA. */
 #define ATTILE_MINMAX(type)                                                                                            \
     ATTILE_INLINE type min(type a, type b) { return b < a ? b : a; }                                                   \
     ATTILE_INLINE type max(type a, type b) { return a < b ? b : a; }
