@@ -25,7 +25,7 @@ int64_t append_rows(const struct knobs *problem, const struct shape *shape) {
 }
 
 bool append_make(struct append_places *places, const struct knobs *problem, const struct shape *shape, uint64_t seed) {
-    enum { ONE_IN = 7 }; /* goes nowhere */
+    enum { ONE_IN = 7 }; /* one token in ONE_IN is not stored */
     if (problem->family != family_append_kv || problem->slots != 1)
         return true;
     int64_t tokens = shape->batch * shape->len_q, slots = append_blocks(problem, shape) * problem->page_size;
@@ -73,7 +73,7 @@ static const struct workload_output *output(const struct workload *w, const char
     return NULL;
 }
 
-/* A token of a sequence, its position, and where the cache has it; block is -1 for nowhere. */
+/* A token of a sequence, its position, and its place in the cache; block -1: not stored. */
 struct token {
     int64_t sequence, row, position, block, place;
 };
@@ -90,7 +90,7 @@ static struct token token_at(const struct workload *w, int64_t b, int64_t i) {
     return (struct token){b, i, position, position >= 0 && i < len_q ? b : -1, position};
 }
 
-/* A row of K or of V into its output. `error`: what its numbers are off. */
+/* Fills the answer for one row of K or V. `error`: bounds of the absolute errors of y. */
 static void append_row(const struct workload *w, const struct token *token, int64_t h, const char *cache_name,
                        const char *scale_name, const double *y, const double *error) {
     const struct workload_output *cache = output(w, cache_name), *written = output(w, scale_name);
@@ -105,7 +105,7 @@ static void append_row(const struct workload *w, const struct token *token, int6
     }
     if (given) {
         scale = (double)given->value[given->count == 1 ? 0 : h];
-        scale_error = 2 * 0x1p-24; /* its inverse, and the product */
+        scale_error = 2 * 0x1p-24; /* roundings of its reciprocal and of the product */
     } else if (written) {
         scale = largest / most;
         scale_error = 2 * 0x1p-24 + (largest > 0 ? largest_error / largest : 0);

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inputs' gaps and the workspace start as NaN, so that what is read there
-   spoils the answer. Outputs start as bytes that are a large number in every
-   type: NaN would pass where NaN is expected. */
+/* Gaps of inputs and the workspace start as NaN, so that a kernel that reads them gives a wrong answer. Outputs start
+   as bytes that form a large number in every type: NaN would pass where NaN is expected. */
 enum { POISON_INPUT = 0xFF, POISON_OUTPUT = 0x7B };
 
-struct block { /* one tensor, here and there */
+struct block { /* one tensor, on the host and on the device */
     const struct argument *argument;
     unsigned char *host; /* all its bytes, gaps included; owned */
-    /* Of an output that is an input's memory, the bytes before the launch; null: poison. */
+    /* For an output that shares the memory of an input: the bytes before the launch; null: poison. */
     const unsigned char *before;
 };
 
@@ -54,7 +53,7 @@ static bool make_block(struct run *run, struct block *block, const struct argume
     return true;
 }
 
-/* Element i of the workload's tensor; null when no sequence has it. */
+/* Returns element i of the workload's tensor, or null when no sequence has it. */
 static unsigned char *element(const struct block *block, int64_t i) {
     int64_t place = argument_place(block->argument, i);
     return place < 0 ? NULL : block->host + (size_t)place * npy_element_size(block->argument->tensor.type);
@@ -73,7 +72,7 @@ static bool make_blocks(struct run *run) {
     for (int i = 0; i < workload->inputs; i++) {
         const struct workload_input *input = &workload->input[i];
         const struct argument *argument = &run->arguments.input[i];
-        if (!argument->dim) /* V is in K */
+        if (!argument->dim) /* V shares the memory of K */
             continue;
         if (!make_block(run, &run->input[i], argument, POISON_INPUT))
             return false;
@@ -134,7 +133,7 @@ static bool make_workspace(struct run *run) {
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-/* Launch `count` times between two marks of the device's timer. */
+/* Launches `count` times between the start and the stop of the device's timer. */
 static bool launch(struct run *run, int count) {
     struct failure failure = {0};
     att_session *session = run->session;
@@ -174,7 +173,7 @@ static bool execute(struct run *run) {
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
-/* "o[batch 0, head 2, row 5, column 17]", leaving out dimensions of one. */
+/* Prints "o[batch 0, head 2, row 5, column 17]" without the dimensions of size 1. */
 static void print_element(const struct workload_output *output, int64_t i, struct text *text) {
     static const char *const names[] = {"part", "batch", "head", "row", "column"};
     int64_t index[TENSOR_DIMS];
@@ -210,7 +209,8 @@ static void compare_element(struct run *run, const struct workload_output *outpu
     text_print(&result->report, ": expected %.9g, got %.9g, allowed error %.3g\n", expected, found, allowed);
 }
 
-/* Elements, then what lies between them: each element read is turned back to what it was before, as all bytes must be. */
+/* Compares the elements, then the gaps between them: each compared element is reset to its bytes before the launch, so
+   that all bytes must then equal those before the launch. */
 static bool compare(struct run *run, int number) {
     const struct workload_output *output = &run->workload->output[number];
     struct block *block = &run->output[number];
@@ -226,7 +226,7 @@ static bool compare(struct run *run, int number) {
         return out_of_memory(run);
     for (int64_t i = 0; i < output->count && !untouched; i++) {
         unsigned char *bits = element(block, i);
-        if (!bits || output->allowed[i] < 0) /* no row of a sequence, or not to be written */
+        if (!bits || output->allowed[i] < 0) /* not a row of any sequence, or must not be written */
             continue;
         compare_element(run, output, i, element_decode(output->type, bits));
         if (number == 0)

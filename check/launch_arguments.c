@@ -9,7 +9,7 @@ _Static_assert(POSITIONS + 1 == ARGUMENT_NUMBERS, "one for each");
 
 enum { Q, K, V }; /* inputs of attention */
 
-/* What the host lacks, and what the library says. */
+/* Errors: the host is out of memory; the library failed with a message. */
 static enum att_status out_of_memory(struct failure *failure) {
     return failure_set(failure, ATT_OUT_OF_MEMORY, "out of memory for tensors");
 }
@@ -38,7 +38,7 @@ static enum att_status make_tensors(struct arguments *a, enum tensor_layout layo
     for (int i = 0; status == ATT_OK && i < workload->inputs; i++) {
         const struct workload_input *input = &workload->input[i];
         if (i == V && workload_shares_kv(&workload->problem))
-            continue; /* V is in K */
+            continue; /* V shares the memory of K */
         a->input[i] = (struct argument){.dim = input->dim, .side = input->side, .rows = input->rows};
         status = make_tensor(a, &a->input[i], input->type, layout, failure);
     }
@@ -69,7 +69,8 @@ int64_t argument_place(const struct argument *argument, int64_t i) {
 
 /* --- parameters and numbers --------------------------------------------------------------------------------------- */
 
-/* A tensor of the mask or the score; in the spread layout its elements lie apart. */
+/* Makes one parameter of the mask or the score. In the spread layout the elements of a tensor have gaps between
+   them. */
 static enum att_status make_param(struct arguments *a, int number, enum tensor_layout layout, struct failure *failure) {
     const struct formula_param *declared = &a->workload->params->formulas.scope.param[number];
     const struct param_value *value = &a->workload->params->param[number];
@@ -108,7 +109,7 @@ static enum att_status make_params(struct arguments *a, enum tensor_layout layou
     return status;
 }
 
-/* The arrays that the layout has, on the device. */
+/* Copies the arrays that the layout needs to the device. */
 static enum att_status make_numbers(struct arguments *a, struct failure *failure) {
     const struct lengths *l = &a->workload->lengths;
     const struct append_places *places = &a->workload->places;
@@ -151,7 +152,7 @@ static struct att_tensor tensor_of(const struct argument *argument) {
     return (struct att_tensor){argument->device, stride[DIM_BATCH], stride[DIM_HEAD], stride[DIM_ROW]};
 }
 
-/* Of an input or an output by its name; without memory when the problem has no such tensor. */
+/* Finds an input or an output by its name; all zero when the problem has no such tensor. */
 static struct argument find_tensor(const struct arguments *a, const char *name, bool output) {
     const struct workload *w = a->workload;
     for (int i = 0; i < (output ? w->outputs : w->inputs); i++)
@@ -180,7 +181,7 @@ static void fill_attention(struct arguments *a) {
     const struct argument k_scale = find_tensor(a, "k_scale", false), v_scale = find_tensor(a, "v_scale", false);
     const struct argument k_new = find_tensor(a, "k_new", false), v_new = find_tensor(a, "v_new", false);
     const struct argument cosine = find_tensor(a, "rope_cos", false), sine = find_tensor(a, "rope_sin", false);
-    bool token = a->workload->problem.kv_scale == kv_scale_token; /* the others have no strides */
+    bool token = a->workload->problem.kv_scale == kv_scale_token; /* scales of other kinds have no strides */
     bool shared = workload_shares_kv(&a->workload->problem);
     a->args.family = ATT_ATTENTION_FORWARD;
     a->args.attention =
@@ -297,7 +298,7 @@ static void fill_merge(struct arguments *a) {
                                             .len_q = shape->len_q};
 }
 
-/* The gradients of what the score reads; returns how many. */
+/* Fills the gradients of the parameters that the score reads; returns their number. */
 static int fill_param_gradients(struct arguments *a) {
     const struct formula_set *set = &a->workload->params->formulas;
     int count = 0;

@@ -11,7 +11,7 @@ static int64_t some_of(int64_t most, float noise) {
     return some < most ? some : most;
 }
 
-/* Sequences of all kinds come in turn, from another one on for each seed. */
+/* Cycles through all kinds of sequences. The seed determines the first kind. */
 static void choose_length(struct lengths *l, const struct knobs *problem, const struct shape *shape, uint64_t seed,
                           int64_t b, const float *noise) {
     int64_t most_q = shape->len_q, most_kv = shape->len_kv, some_q = some_of(most_q, noise[0]);
@@ -34,7 +34,7 @@ static void sum(const int64_t *length, int64_t batch, int32_t *sums) {
         sums[b + 1] = sums[b] + (int32_t)length[b];
 }
 
-/* A page for each place in the table that is used, in random order. */
+/* Assigns a page to each used entry of the page table, in random order. */
 static void deal_pages(struct lengths *l, uint64_t seed, int32_t *deck, float *noise) {
     tensor_random(seed + 0x20000, noise, l->pages);
     for (int64_t i = 0; i < l->pages; i++)

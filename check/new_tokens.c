@@ -25,7 +25,8 @@ static const struct workload_output *output(const struct workload *w, const char
 
 static int64_t len_q_of(const struct workload *w, int64_t b) { return w->lengths.len_q[b]; }
 
-/* Of new token i of a sequence; below 0 where the sequence has fewer keys than queries, and no place for it. */
+/* Position of new token i of a sequence; negative where the sequence has fewer keys than queries, and no place for
+   it. */
 static int64_t position_of(const struct workload *w, int64_t b, int64_t i) {
     return w->lengths.len_kv[b] - len_q_of(w, b) + i;
 }
@@ -50,7 +51,8 @@ static float round_to(enum npy_type type, double value) {
     return element_decode(type, bits);
 }
 
-/* The element that is nearest to `value`, which a kernel knows up to `error`; *off: how far the one that it takes may be from that. */
+/* Returns the element nearest to `value`. A kernel knows `value` only within `error`; *off: how far the element that it
+   chooses may be from the nearest one. */
 static float element_of(enum npy_type type, double value, double error, double *off) {
     float nearest = round_to(type, value);
     double around = error > 0 ? error + fabs(value) * 0x1p-23 : 0; /* rounding to float first is another error */
@@ -71,7 +73,8 @@ static struct oracle_rope rope_of(const struct workload *w) {
 
 enum { ROW = 576 };
 
-/* A row rotated: elements to `row`, what they may be off by to `off`; numbers before rounding, and their errors, in y and error. */
+/* Rotates a row: elements go to `row`, their error bounds to `off`; the values before rounding and their errors go to y
+   and error. */
 static void rotate(const struct workload *w, enum npy_type type, int64_t position, const float *x, float *row,
                    double *off, double *y, double *error) {
     const struct oracle_rope rope = rope_of(w);
@@ -94,7 +97,7 @@ static void rotate_queries(const struct workload *w, struct new_tokens *tokens) 
             }
 }
 
-/* A new row of K or of V at `to` of the cache, and what the launch must write there. */
+/* Sets what the launch must write for a new row of K or V, at `to` of the cache. */
 static void place_row(const struct workload_output *cache, int64_t to, int64_t columns, const double *y,
                       const double *error) {
     for (int64_t d = 0; d < columns; d++) {

@@ -1,5 +1,5 @@
-/* new_tokens: workloads of attention that write new tokens into the cache they attend to (knob append): what Q, K and V are then, and
-   what must be in the cache. */
+/* new_tokens: workloads of attention that append new tokens to the cache they attend to (knob append): the resulting Q,
+   K and V, and what the cache must hold. */
 #ifndef ATTILE_CHECK_NEW_TOKENS_H
 #define ATTILE_CHECK_NEW_TOKENS_H
 
@@ -8,18 +8,19 @@
 
 struct workload;
 
-/* What attention sees, shaped as the workload's inputs, rounded to their types. Errors are how far a kernel may round elsewhere, since
-   it rotates in fp32. Owned. */
+/* What attention sees, shaped like the workload's inputs and rounded to their types. The errors say how far a kernel
+   may round differently, since it rotates in fp32. Owned. */
 struct new_tokens {
     float *q, *k, *v;
     double *q_error, *k_error;
 };
 
-/* Of inputs that are there: put NaN where the cache has its new rows before the launch, so that reading them there is seen. */
+/* Puts NaN into the rows of the cache that the launch will write, so that reading their old contents is noticed. The
+   inputs must exist. */
 void new_tokens_hide(struct workload *workload);
 
-/* Make them, and fill `expected` and `allowed` of outputs k_cache and v_cache; -1 in `allowed` = as before. False without memory. Free
-   it in any case. */
+/* Makes the tokens, and fills `expected` and `allowed` of outputs k_cache and v_cache; -1 in `allowed` = unchanged.
+   False when memory runs out. Free it in any case. */
 bool new_tokens_make(struct new_tokens *tokens, const struct workload *workload);
 void new_tokens_free(struct new_tokens *tokens);
 

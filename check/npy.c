@@ -18,7 +18,7 @@ static const char *const written_as[] = {"<f4", "<f2", "<u2"};
 
 struct reader {
     const char *name, *at, *end;
-    bool whole; /* integers and truth values are welcome */
+    bool whole; /* integers and booleans are allowed */
     struct text *error;
 };
 
@@ -46,12 +46,12 @@ static bool take(struct reader *r, const char *word) {
     return true;
 }
 
-/* After a member: a comma, or the end that `closing` stands for (left in place). */
+/* After a member: takes a comma, or expects `closing` and leaves it in place. */
 static bool take_separator(struct reader *r, char closing) {
     return take(r, ",") || (r->at < r->end && *r->at == closing);
 }
 
-/* A quoted string without escapes, at most 15 bytes. */
+/* Takes a quoted string without escapes, at most 15 bytes. */
 static bool take_string(struct reader *r, char out[16]) {
     blanks(r);
     char quote = r->at < r->end ? *r->at : 0;
@@ -147,7 +147,7 @@ static bool read_dictionary(struct reader *r, struct npy *npy) {
     return true;
 }
 
-/* Step over magic, version and length, so that the reader holds exactly the header. */
+/* Skips magic, version and length, so that the reader holds exactly the header. */
 static bool read_preamble(struct reader *r, const char **data) {
     size_t size = (size_t)(r->end - r->at);
     const unsigned char *byte = (const unsigned char *)r->at;

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Turn n scores into weights that sum to one, or to less beside a sink (-INFINITY = none), in place; returns
-   log(sum(exp(score))). */
+/* Turns n scores into weights in place, and returns log(sum(exp(score))). The weights sum to 1, or to less with a sink
+   (-INFINITY = none). */
 static double softmax_row(double *score, int64_t n, double sink) {
     double max = sink, sum = 0;
-    for (int64_t i = 0; i < n; i++) /* pass 1: maximum (a NaN stays one) */
+    for (int64_t i = 0; i < n; i++) /* pass 1: maximum (NaN propagates) */
         if (score[i] > max || isnan(score[i]))
             max = score[i];
     if (max == -INFINITY) {

@@ -1,5 +1,6 @@
-/* oracle: the right answers, in double precision, by the definition, in three plain passes. Shares no code with the
-   kernels; slow on purpose. Inputs are the values the kernel saw (already rounded to the element type), as float. */
+/* oracle: reference answers in double precision, from the definition, in three plain passes. Shares no code with the
+   kernels; slow on purpose. Inputs are the values that the kernel saw (already rounded to the element type), as
+   float. */
 #ifndef ATTILE_ORACLE_H
 #define ATTILE_ORACLE_H
 
@@ -16,63 +17,65 @@ struct oracle_attention {
     int64_t batch, heads, kv_heads, len_q, len_kv, head_dim, head_dim_v;
     double scale; /* S = scale * Q K^T; no default here */
     bool causal;  /* key k is seen by query q when k <= q + len_kv - len_q */
-    /* Expressions instead; null = as `causal` says, and scores as they are. */
+    /* Expressions, or null: the mask is what `causal` says, and scores stay unchanged. */
     const struct formula *mask, *score;
-    const struct formula_env *env;        /* sizes and parameters of the two; null when there are none */
+    const struct formula_env *env;        /* sizes and parameters of both; null when there are none */
     const struct oracle_dropout *dropout; /* null = none */
-    const double *sinks;                  /* (heads): one more logit for each row, without a value; null = none */
-    /* Where row 0 of head 0 lies when these are some rows of a larger problem: added to what mask and score see. */
+    const double *sinks;                  /* (heads): one extra logit for each row, without a row of V; null = none */
+    /* Position of row 0 of head 0 when this is a part of a larger problem: added to the indices that mask and score
+       see. */
     struct {
         int64_t batch, head, kv_head, query;
     } from;
-    /* (batch): how many of the len_q queries and len_kv keys each sequence has; null = all of them. Mask and score are told these. */
+    /* (batch): how many of the len_q queries and len_kv keys each sequence has; null = all of them. Mask and score see
+       these lengths. */
     const int64_t *own_len_q, *own_len_kv;
-    const float *k_scale, *v_scale;  /* (batch, kv_heads, len_kv): what rows of K and V are multiplied with; null = 1 */
-    const double *q_error, *k_error; /* for the tolerance: what elements of Q and K are off by; null = 0 */
+    const float *k_scale, *v_scale;  /* (batch, kv_heads, len_kv): factors of the rows of K and V; null = 1 */
+    const double *q_error, *k_error; /* for the tolerance: absolute errors of the elements of Q and K; null = 0 */
     bool
         queries_in_fp16; /* for the tolerance: the kernel divides rows of Q by a power of two and rounds them to fp16 */
 };
 
-/* Queries and keys of a sequence. */
+/* Return the numbers of queries and keys of a sequence. */
 int64_t oracle_len_q(const struct oracle_attention *problem, int64_t b);
 int64_t oracle_len_kv(const struct oracle_attention *problem, int64_t b);
 
-/* What a row of K or V is multiplied with: key j of a head. `scale`: k_scale or v_scale. */
+/* Returns the factor of row j of K or V for a head. `scale`: k_scale or v_scale. */
 double oracle_scale(const struct oracle_attention *problem, const float *scale, int64_t b, int64_t h, int64_t j);
 
-/* Does the query see the key? And what is the score of the two, which has this scaled product? */
+/* oracle_sees: true if the query sees the key. oracle_score: the score of the pair, given its scaled product s. */
 bool oracle_sees(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 double oracle_score(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key, double s);
 
-/* What dropout multiplies their weight by, 1 without dropout. */
+/* Returns the factor that dropout applies to the weight of the pair; 1 without dropout. */
 double oracle_keep(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 
-/* What mask and score are told about the two; env is not null. */
+/* Returns what mask and score see for the pair; env is not null. */
 struct formula_env oracle_env(const struct oracle_attention *problem, int64_t b, int64_t h, int64_t query, int64_t key);
 
-/* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null.
-   A row that sees no key gives o = 0 and lse = -inf, or lse = its sink; so does, without a sink, one that its sequence does not
-   have. False when memory runs out (one row of scores is needed). */
+/* o: (batch, heads, len_q, head_dim_v); lse: (batch, heads, len_q), natural logarithm; both contiguous and not null. A
+   row that sees no key gives o = 0 and lse = -inf, or lse = its sink. A row beyond the queries of its sequence gives
+   o = 0 and lse = -inf, with or without a sink. False when memory runs out (one row of scores is needed). */
 bool oracle_attention(const struct oracle_attention *problem, double *o, double *lse);
 
 /* y[r][c] = exp(x[r][c]) / sum over c of exp(x[r][c]); x and y: (rows, cols), contiguous. */
 void oracle_softmax(const float *x, int64_t rows, int64_t cols, double *y);
 
-/* Rotary position embedding of a row: the first `dim` elements, in pairs. */
+/* Rotary position embedding of the first `dim` elements of a row, in pairs. */
 struct oracle_rope {
     bool halves; /* pairs are (i, i + dim / 2); else (2 i, 2 i + 1) */
     int64_t dim;
     double base;                /* pair i turns by position * base^(-2 i / dim) radians */
-    const float *cosine, *sine; /* (positions, dim / 2) instead; null = none */
+    const float *cosine, *sine; /* (positions, dim / 2): tables that replace `base`; null = none */
 };
-/* The cosine and the sine of pair i. */
+/* Computes the cosine and the sine for pair i. */
 void oracle_rope_angle(const struct oracle_rope *rope, int64_t position, int64_t i, double *cosine, double *sine);
-/* Where pair i is: elements *first and *second of the row. */
+/* Sets *first and *second to the elements of the row that form pair i. */
 void oracle_rope_pair(const struct oracle_rope *rope, int64_t i, int64_t *first, int64_t *second);
 /* x, y: (head_dim). */
 void oracle_rope_row(const struct oracle_rope *rope, int64_t position, const float *x, int64_t head_dim, double *y);
 
-/* Merge `parts` partial results by weights exp(lse_part - lse): o_parts (parts, rows, head_dim_v),
+/* Merges `parts` partial results with weights exp(lse_part - lse): o_parts (parts, rows, head_dim_v),
    lse_parts (parts, rows) -> o (rows, head_dim_v), lse (rows). No parts, or all -inf: o = 0, lse = -inf. */
 void oracle_merge(const float *o_parts, const float *lse_parts, int64_t parts, int64_t rows, int64_t head_dim_v,
                   double *o, double *lse);

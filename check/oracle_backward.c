@@ -33,7 +33,7 @@ int64_t oracle_place(const struct formula_scope *scope, const struct formula_rea
     return place;
 }
 
-/* What one pair adds to the gradients of what its score reads. */
+/* Adds the share of one pair to the gradients of the parameters that its score reads. */
 static void add_reads(const struct oracle_backward *p, const struct formula_env *env, double d_score,
                       const struct oracle_gradients *to) {
     for (int i = 0; p->reads && d_score != 0 && i < p->reads->count; i++) {
@@ -43,7 +43,7 @@ static void add_reads(const struct oracle_backward *p, const struct formula_env 
     }
 }
 
-/* What one query adds. `kv`: row of its key 0 in k and v. */
+/* Adds the share of one query. `kv`: row of its key 0 in k and v. */
 static void add_row(const struct oracle_backward *p, int64_t row, int64_t kv, const struct oracle_gradients *to) {
     const struct oracle_attention *f = p->forward;
     int64_t query = row % f->len_q, h = row / f->len_q % f->heads, b = row / f->len_q / f->heads;

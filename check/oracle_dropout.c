@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Two pairs of words: r is multiplied, and l meets the upper half of the other pair's product. */
+/* Two pairs of words (l, r): r is multiplied, and l is XORed with the upper half of the other pair's product. */
 void oracle_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t numbers[4]) {
     static const uint64_t multiplier[2] = {0xD2511F53, 0xCD9E8D57}; /* table 2 of the paper */
     static const uint32_t weyl[2] = {0x9E3779B9, 0xBB67AE85};       /* of the golden ratio, and of sqrt(3) - 1 */
@@ -25,7 +25,7 @@ double oracle_dropout_factor(const struct oracle_dropout *dropout, int64_t head,
         return 1;
     const double numbers = 0x1p16, dropped = fmin(round(dropout->p * numbers), numbers - 1);
     const uint64_t stream = dropout->offset + (uint64_t)head;
-    /* a block of numbers is for 2 queries and 4 keys, 8 apart */
+    /* one block of numbers covers 2 queries and 4 keys, both 8 apart */
     int64_t group_q = query / 16, group_k = key / 32, in_q = query % 16, in_k = key % 32;
     const uint32_t counter[4] = {(uint32_t)(8 * group_k + in_k % 8), (uint32_t)(8 * group_q + in_q % 8),
                                  (uint32_t)stream, (uint32_t)(stream >> 32)};

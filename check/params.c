@@ -35,8 +35,8 @@ void params_encode(const struct param_value *param, int64_t i, void *bytes) {
 
 /* --- random values ------------------------------------------------------------------------------------------------ */
 
-/* Integers are distances, lengths, names of documents or sets of bits: nobody says which, so a seed takes one of these
-   for all of a tensor. They may also be lengths without a limit: the least and the largest number stand for none. */
+/* Integers may be distances, lengths, document numbers or sets of bits. Nothing says which, so the seed picks one of
+   these for a whole tensor. They may also be lengths without a limit: the smallest and the largest number mean none. */
 enum habit { RUNS, LENGTHS, BITS, ENDS, HABITS };
 
 static double random_integer(enum habit habit, float noise, int64_t i, const struct param_value *param,
@@ -79,7 +79,7 @@ static void fill(struct param_value *param, int dims, const struct shape *shape,
 
 static union formula_value element(void *context, int number, enum formula_access access, const int64_t *index);
 
-/* The least or the most over a box of indices, of which only those within the tensor are there. */
+/* Returns the minimum or the maximum over the part of a box of indices that lies within the tensor. */
 static union formula_value extreme(const struct params *params, int number, enum formula_access access,
                                    const int64_t *box) {
     const struct param_value *param = &params->param[number];
@@ -156,7 +156,7 @@ static bool make_param(struct params *params, int number, const struct shape *sh
 
 /* --- what was given: "window=1024, doc=doc.npy" ------------------------------------------------------------------- */
 
-/* One pair; steps to the next. False at the end. */
+/* Reads one pair and advances to the next. False at the end. */
 static bool next_given(const char **at, const char **name, size_t *name_size, const char **value, size_t *value_size) {
     *at += strspn(*at, ", ");
     *name = *at;
@@ -245,7 +245,7 @@ static double number_of(const struct npy *npy, int64_t i) {
     }
 }
 
-/* Elements of a file instead of random ones. */
+/* Replaces the random elements by those of a file. */
 static bool take_file(struct params *params, int number, const char *path, const struct npy *npy, struct text *error) {
     const struct formula_param *declared = &params->formulas.scope.param[number];
     struct param_value *param = &params->param[number];
@@ -281,7 +281,7 @@ static bool take_file(struct params *params, int number, const char *path, const
     return true;
 }
 
-/* A tensor's value is a file; many try a number first. */
+/* The value of a tensor is a file; many users try a number first. */
 static bool refuse_path(const struct formula_scope *scope, int number, const char *why, struct text *error) {
     text_print(error, "--params: ");
     formula_print_params(scope, 1u << number, error);

@@ -1,5 +1,5 @@
-/* params: what the mask and the score of a problem take, as numbers: random ones, and as the oracle and a launch want
-   them. */
+/* params: the parameters of the mask and the score of a problem, as numbers: random or given ones, in the form that the
+   oracle and a launch need. */
 #ifndef ATTILE_PARAMS_H
 #define ATTILE_PARAMS_H
 
@@ -16,7 +16,7 @@ struct param_value {
 };
 
 struct params {
-    struct formula_set formulas; /* declares them, in the same order */
+    struct formula_set formulas; /* declares the parameters, in the same order */
     struct formula_env env;      /* sizes, scalars, tensors; for one pair of query and key at a time */
     union formula_value scalar[FORMULA_PARAMS];
     struct param_value param[FORMULA_PARAMS];
@@ -24,17 +24,19 @@ struct params {
     char gradient[FORMULA_PARAMS][FORMULA_PARAM_NAME + 2]; /* "d_NAME" of each */
 };
 
-/* The parameters of a problem at these sizes: as `given`, "window=1024, doc=doc.npy" (may be null), the rest at random.
-   Equal seeds give equal numbers. Null with a sentence in *error. What is made stays where it is until params_free. */
+/* Makes the parameters of a problem at these sizes: as in `given`, "window=1024, doc=doc.npy" (may be null), the others
+   at random. Equal seeds give equal numbers. Null with a sentence in *error. The result does not move until
+   params_free. */
 struct params *params_make_given(const struct knobs *problem, const struct shape *shape, uint64_t seed,
                                  const char *given, struct text *error);
 struct params *params_make(const struct knobs *problem, const struct shape *shape, uint64_t seed, struct text *error);
 
-/* Are they within what formulas can compute, and all indices within tensors? False with a sentence in *error. */
+/* True if the parameters are in the range of formulas and all indices are within tensors; else false with a sentence in
+   *error. */
 bool params_fit(const struct params *params, struct text *error);
 void params_free(struct params *params); /* accepts null */
 
-/* Element `i` of a tensor as the bytes that a kernel reads. */
+/* Writes element `i` of a tensor as the bytes that a kernel reads. */
 void params_encode(const struct param_value *param, int64_t i, void *bytes);
 
 #endif

@@ -4,10 +4,10 @@
 #include <float.h>
 #include <math.h>
 
-static const double UNIT = 0x1p-24, UNKNOWN = 1e30; /* an error that says nothing */
+static const double UNIT = 0x1p-24, UNKNOWN = 1e30; /* UNKNOWN: no useful bound */
 
-/* What a node is, and how far from it the fp32 computation may be. Integers and truth values are exact unless they
-   depend on a real that is not. */
+/* Value of a node, and how far the fp32 computation may be from it. Integers and truth values are exact unless they
+   depend on an inexact real. */
 struct approx {
     double value, error;
 };
@@ -16,18 +16,19 @@ struct analysis {
     const struct formula *f;
     const struct formula_env *env;
     double s, error_of_s;
-    double tanh_error; /* in units, absolute, besides that of a library's */
+    double tanh_error; /* absolute, in units, in addition to that of the library's tanh */
 };
 
-static double known(double error) { return error < UNKNOWN ? error : UNKNOWN; } /* NaN too is unknown */
+static double known(double error) { return error < UNKNOWN ? error : UNKNOWN; } /* NaN is unknown, too */
 
-/* What an operand's error adds to a product with `factor`. An exact operand adds none, whatever it is multiplied with. */
+/* Error that an operand's error causes in a product with `factor`. An exact operand causes none, whatever the
+   factor. */
 static double scaled(double factor, double error) { return error == 0 ? 0 : factor * error; }
 
 static bool is_exact(struct approx x) { return x.error == 0; }
 static bool is_exact_infinity(struct approx x) { return isinf(x.value) && is_exact(x); }
 
-/* A result of `roundings` roundings more. An infinity of operands that are known well enough is one in fp32, too. */
+/* Adds `roundings` roundings to a result. An infinity without error is an infinity in fp32, too. */
 static struct approx rounded(double value, double error, double roundings) {
     double size = fabs(value) + error;
     if (isinf(value) && error == 0)
@@ -39,7 +40,7 @@ static struct approx rounded(double value, double error, double roundings) {
 
 static struct approx approximate(const struct analysis *a, int node);
 
-/* Nodes without reals below them are exact: let the evaluator say what they are. */
+/* Evaluates a leaf. The score is the only inexact leaf; indices of tensor reads are taken as exact. */
 static struct approx leaf(const struct analysis *a, const struct tree_node *n) {
     const struct formula_env *env = a->env;
     int64_t index[FORMULA_DIMS];
@@ -61,12 +62,12 @@ static struct approx leaf(const struct analysis *a, const struct tree_node *n) {
 
 static struct approx choose(struct approx condition, struct approx yes, struct approx no) {
     struct approx taken = condition.value != 0 ? yes : no, other = condition.value != 0 ? no : yes;
-    if (condition.error > 0) /* it may go the other way */
+    if (condition.error > 0) /* the other branch may be taken */
         taken.error = known(fmax(taken.error, fabs(taken.value - other.value) + other.error));
     return taken;
 }
 
-/* Truth values: an error of 1 says that it may be the other one. */
+/* Compares two values. The result is a truth value; an error of 1 means that it may be the opposite one. */
 static struct approx compare(enum tree_op op, struct approx x, struct approx y) {
     bool holds = op == OP_LESS         ? x.value < y.value
                  : op == OP_LESS_EQUAL ? x.value <= y.value
@@ -100,7 +101,7 @@ static struct approx of_integers(enum tree_op op, struct approx x, struct approx
     }
 }
 
-/* One of which may be infinite: the other may be off by any finite number then. */
+/* Adds two values, one of which may be infinite: then any finite error of the other does not matter. */
 static struct approx add(double value, struct approx x, struct approx y) {
     if (isinf(value) && x.error + y.error < UNKNOWN)
         return (struct approx){value, 0};
@@ -143,7 +144,7 @@ static struct approx of_two(const struct tree_node *n, struct approx x, struct a
     }
 }
 
-/* What a function is at an infinity, its limit there, it is exactly, but for what folding adds. */
+/* A function at infinity equals its limit exactly, except for the error that folding adds. */
 static struct approx at_infinity(const struct analysis *a, const struct tree_node *n, double x) {
     double value = n->op == OP_EXP    ? exp(x)
                    : n->op == OP_LOG  ? log(x)
@@ -153,7 +154,7 @@ static struct approx at_infinity(const struct analysis *a, const struct tree_nod
     return (struct approx){value, isnan(value) ? UNKNOWN : n->op == OP_TANH ? a->tanh_error * UNIT : 0};
 }
 
-/* Functions of CUDA's and of this machine's library are within 2 ulp, 4 units, of what they should be. */
+/* The functions of CUDA's library and of this machine's are accurate to 2 ulp, 4 units. */
 static struct approx of_one(const struct analysis *a, const struct tree_node *n, struct approx x) {
     double least = x.value - x.error, root = sqrt(fmax(least, 0)), t = tanh(x.value);
     bool function = n->op == OP_EXP || n->op == OP_LOG || n->op == OP_SQRT || n->op == OP_TANH || n->op == OP_SIGMOID;
@@ -176,7 +177,7 @@ static struct approx of_one(const struct analysis *a, const struct tree_node *n,
     }
 }
 
-/* Depth is bounded by FORMULA_DEPTH. */
+/* FORMULA_DEPTH bounds the recursion. */
 static struct approx approximate(const struct analysis *a, int node) {
     const struct tree_node *n = &a->f->node[node];
     if (n->op <= OP_MOST)
@@ -189,7 +190,8 @@ static struct approx approximate(const struct analysis *a, int node) {
     return n->operands == 1 ? of_one(a, n, operand[0]) : of_two(n, operand[0], operand[1]);
 }
 
-/* What folding adds, docs/numerics.md: a tanh of its own, and a rest that is computed from a key up to WIDEST keys away. */
+/* Error that folding adds (docs/numerics.md): it has its own tanh, and computes the rest from a key up to WIDEST keys
+   away. */
 static double add_folding(struct analysis *analysis) {
     enum { WIDEST = 256 };
     struct formula_fold fold;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { GAP = 8 }; /* elements; keeps whatever alignment the columns give, up to 16 bytes */
+enum { GAP = 8 }; /* in elements; preserves the alignment of the columns, up to 16 bytes */
 
 bool tensor_plan(struct tensor *tensor, enum npy_type type, const int64_t dim[TENSOR_DIMS], enum tensor_layout layout) {
     static const enum tensor_dim inner_to_outer[][TENSOR_DIMS] = {
@@ -76,7 +76,7 @@ static uint16_t to_bf16(float value) {
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-/* Floats of 8 bits: a sign, an exponent, so many bits of mantissa. */
+/* 8-bit floats: a sign, an exponent, and `mantissa` bits of mantissa. */
 static const struct small {
     int mantissa, bias;
     float most;
@@ -89,9 +89,9 @@ static uint8_t to_small(const struct small *type, float value) {
     if (isnan(value))
         return sign | 0x7F;
     if (size == 0)
-        return sign; /* which has no exponent */
+        return sign; /* zero has no exponent */
     frexpf(size, &exponent);
-    exponent = exponent - 1 > 1 - type->bias ? exponent - 1 : 1 - type->bias; /* the least is that of subnormals, too */
+    exponent = exponent - 1 > 1 - type->bias ? exponent - 1 : 1 - type->bias; /* the least is also that of subnormals */
     int units = (int)rint(ldexp((double)size, type->mantissa - exponent));
     return (uint8_t)(sign | (((exponent + type->bias - 1) << type->mantissa) + units));
 }
@@ -140,7 +140,7 @@ float element_decode(enum npy_type type, const void *bits) {
     return type == NPY_FP16 ? from_fp16(half) : value_of((uint32_t)half << 16);
 }
 
-/* A number in (0, 1) from a counter (the finaliser of SplitMix64, a bijection with good avalanche). */
+/* Returns a number in (0, 1) for a counter (the finaliser of SplitMix64, a bijection with good avalanche). */
 static double uniform(uint64_t seed, uint64_t counter) {
     uint64_t x = seed * 0xD1342543DE82EF95u + counter * 0x9E3779B97F4A7C15u + 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;

@@ -19,27 +19,27 @@ const struct tolerance_rounding tolerance_roundings[] = {
     [TOLERANCE_TF32] = {0x1p-11, 0x1p-126, 0x1.ffep127},
 };
 
-/* What products of fp32 numbers on tensor cores add (docs/numerics.md). */
+/* Errors of products of fp32 numbers on tensor cores (docs/numerics.md). */
 static const struct {
     double rounding; /* of both operands, relative to their product; independent */
-    double left_out; /* of a product, in units, always of the same sign */
-    double step;     /* units of what 8 more terms add to the error of a sum */
+    double left_out; /* neglected part of a product, in units, always of the same sign */
+    double step;     /* error that 8 more terms add to a sum, in units */
 } product_table[] = {
     [TOLERANCE_TF32X3] = {0, 24, 33},
     [TOLERANCE_TF32] = {0x1p-10, 0, 11},
 };
 
-enum { STEP = 8, TILE = 64 }; /* terms of a step; most keys whose products are summed up on tensor cores */
+enum { STEP = 8, TILE = 64 }; /* terms per step; most keys whose products are summed on tensor cores */
 
 static double steps(double n) { return ceil(n / STEP); }
 
 double tolerance_growth(double n) { return fmin(n, 6 * sqrt(n)); }
 
-/* What rounding does to a weight exp(score - max): the score's own error, the subtraction and the change of base
-   (each a rounding of score - max), exp itself (2 ulp = 4 units), and a few products. */
+/* Relative error of a weight exp(score - max): the score's own error, the subtraction and the change of base (each a
+   rounding of score - max), exp itself (2 ulp = 4 units), and a few products. */
 static double weight_error(double score_error, double distance) { return score_error + 2 * distance + 8; }
 
-/* What summing n weighted terms online does besides: each step may rescale (exp, product) and adds. */
+/* Additional error of an online sum of n weighted terms: each step may rescale (exp, product) and adds. */
 static double sum_error(int64_t n) { return 6 * tolerance_growth((double)n); }
 
 static double round_to(enum tolerance_type output, double value, double error) {
@@ -47,7 +47,7 @@ static double round_to(enum tolerance_type output, double value, double error) {
            tolerance_roundings[output].smallest;
 }
 
-/* Of the rows of V of one head, and the largest. */
+/* Scales of the rows of V of one head, and the largest of them. */
 struct scales {
     const float *of_row;
     double most;
@@ -61,11 +61,12 @@ static struct scales scales_of(const float *of_row, int64_t rows) {
     return scales;
 }
 
-/* One output row: the sum of weights times value rows; key[j] is the row of weight j (null: row j), and -1 one of zeros,
-   as a sink has; keep[j] multiplies that row (null: 1), as dropout does. `weight` sums to 1, `error` holds each weight's relative error
-   in units. To first order o moves by the sum of weight * error * (value - o). Weights rounded to `weights`
-   for the product alone move it by the sum of weight * rounding * value; independent roundings again. `scale`: of value rows
-   (null: 1). It multiplies weights before they are rounded, in units of at most the largest one. */
+/* Bounds the error of one output row: the sum of weights times value rows. key[j] is the row of weight j (null: row j);
+   -1 stands for a row of zeros, as a sink has. keep[j] multiplies that row (null: 1), as dropout does. `weight` sums to
+   1, `error` holds the relative error of each weight in units. To first order these errors move o by the sum of weight
+   * error * (value - o). Weights rounded to `weights` for the product alone move it by the sum of weight * rounding *
+   value; these roundings are independent, too. `scale`: factors of the value rows (null: 1). A scale multiplies its
+   weight before the weight is rounded, in units of at most the largest scale. */
 static void bound_row(int64_t n, const int64_t *key, const double *keep, const double *weight, const double *error,
                       const float *values, const struct scales *scale, int64_t stride, int64_t width,
                       enum tolerance_type weights, enum tolerance_type output, const double *o, double *bound) {
@@ -76,7 +77,7 @@ static void bound_row(int64_t n, const int64_t *key, const double *keep, const d
         product_table[weights].left_out + product_table[weights].step * steps(fmin((double)n, TILE));
     for (int64_t d = 0; d < width; d++) {
         double moved = 0, size = fabs(o[d]), rounded = 0, rounded_squared = 0;
-        bool vanishes = false; /* the weight of an infinity, when it is rounded */
+        bool vanishes = false; /* the weight of an infinity may round to 0 */
         for (int64_t j = 0; j < n; j++) {
             if (weight[j] == 0)
                 continue;
@@ -95,7 +96,7 @@ static void bound_row(int64_t n, const int64_t *key, const double *keep, const d
         }
         double narrowing = fmin(rounded, 6 * sqrt(rounded_squared));
         moved +=
-            size * (sum_error(n) + on_tensor_cores + (scale ? 1 : 0)) + narrowing / UNIT; /* and the scale's product */
+            size * (sum_error(n) + on_tensor_cores + (scale ? 1 : 0)) + narrowing / UNIT; /* and product with scale */
         if (keep) /* 1 / (1 - p) is rounded, and so is the product with it */
             moved += 2 * fabs(o[d]);
         bound[d] = vanishes ? INFINITY : round_to(output, o[d], moved);
@@ -112,7 +113,7 @@ static double bound_lse(int64_t n, const double *weight, const double *error, do
     return isfinite(lse) ? moved * UNIT : 0;
 }
 
-/* Turn n scores and their errors (in units) into weights and theirs. Returns the maximum. */
+/* Turns n scores and their errors (in units) into weights and their errors. Returns the maximum. */
 static double softmax_with_errors(int64_t n, double *score, double *error, double lse) {
     double max = -INFINITY;
     for (int64_t j = 0; j < n; j++)
@@ -124,8 +125,8 @@ static double softmax_with_errors(int64_t n, double *score, double *error, doubl
     return max;
 }
 
-/* What the product of a row of Q and one of K is off by, in units: `terms` is the sum of the sizes of its terms, `squares` that of
-   their squares. */
+/* Error of the product of a row of Q and a row of K, in units. `terms`: sum of the absolute values of its terms;
+   `squares`: sum of their squares. */
 static double product_error(enum tolerance_type type, int64_t head_dim, double terms, double squares) {
     if (type != TOLERANCE_TF32X3 && type != TOLERANCE_TF32)
         return tolerance_growth((double)head_dim) * terms; /* fused multiply-adds */
@@ -134,8 +135,9 @@ static double product_error(enum tolerance_type type, int64_t head_dim, double t
            fmin(rounding * terms, 6 * rounding * sqrt(squares)) / UNIT;
 }
 
-/* What an element of a row of Q is off by where kernels divide the row by a power of two, so that its largest element is between 2^14
-   and 2^15, and round it to fp16: half the least subnormal. bf16 has fewer digits than fp16 otherwise. */
+/* Error of an element of a row of Q where kernels divide the row by a power of two, so that its largest element is
+   between 2^14 and 2^15, and round it to fp16: half the smallest subnormal. Normal numbers stay exact: bf16 has fewer
+   digits than fp16. */
 static double query_error(const struct oracle_attention *p, int64_t row) {
     double most = 0x1p-100;
     for (int64_t d = 0; p->queries_in_fp16 && d < p->head_dim; d++)
@@ -144,13 +146,13 @@ static double query_error(const struct oracle_attention *p, int64_t row) {
     return p->queries_in_fp16 ? tolerance_roundings[TOLERANCE_FP16].smallest * ldexp(1, ilogb(most) - 14) : 0;
 }
 
-/* What the product of two elements is off by where the elements themselves are. */
+/* Error of a product of two elements that comes from errors of the elements themselves. */
 static double moved_term(const struct oracle_attention *p, int64_t q, int64_t k) {
     double of_q = p->q_error ? p->q_error[q] : 0, of_k = p->k_error ? p->k_error[k] : 0;
     return of_q * fabs((double)p->k[k]) + of_k * fabs((double)p->q[q]) + of_q * of_k;
 }
 
-/* The scores of one row and their errors (in units), the keys they are of, and the sink as key -1. Returns how many. */
+/* Computes the scores of one row, their errors (in units) and their keys; the sink has key -1. Returns their number. */
 static int64_t score_row(const struct oracle_attention *p, int64_t row, enum tolerance_type type, int64_t *key,
                          double *score, double *error) {
     int64_t query = row % p->len_q, head = row / p->len_q % p->heads, batch = row / p->len_q / p->heads, seen = 0;
@@ -169,7 +171,7 @@ static int64_t score_row(const struct oracle_attention *p, int64_t row, enum tol
             moved += moved_term(p, row * p->head_dim + d, (k - p->k) + j * p->head_dim + d);
         }
         double scale = p->scale * oracle_scale(p, p->k_scale, batch, head, j), s = scale * dot;
-        /* the terms, Q in fp16, and the products with scale and with that of K */
+        /* errors of the terms, of Q in fp16, and of the products with scale and with the scale of K */
         double error_of_s = fabs(scale) * (product_error(type, p->head_dim, size_of_terms, squares) +
                                            (off * size_of_k + moved) / UNIT) +
                             (p->k_scale ? 2 : 1) * fabs(s);
@@ -257,8 +259,8 @@ bool tolerance_merge(const float *o_parts, const float *lse_parts, int64_t parts
     return done;
 }
 
-/* An angle in turns is rounded once, to within pi u; cosine and sine are within 2 ulp = 4u. A rotated element is a product, rounded,
-   and a fused sum. */
+/* An angle in turns is rounded once, to within pi u; cosine and sine are within 2 ulp = 4u. A rotated element is a
+   rounded product and a fused multiply-add. */
 void tolerance_rope(const struct oracle_rope *rope, int64_t position, const float *x, int64_t head_dim, const double *y,
                     double *y_error) {
     double angle_error = rope->cosine ? 0 : 8;

@@ -1,5 +1,5 @@
-/* tolerance_backward: roundings of fp32 followed through P, dS and the three products to first order; and those to 16 bits of
-   what tensor cores multiply. In units of one rounding of fp32, UNIT, until the last step. */
+/* tolerance_backward: fp32 roundings, followed to first order through P, dS and the three products, and the roundings
+   of tensor-core operands to 16 bits. In units of one rounding of fp32, UNIT, until the last step. */
 #include "tolerance_backward.h"
 #include "score_error.h"
 
@@ -8,11 +8,11 @@
 
 static const double UNIT = 0x1p-24;
 
-/* A sum of products weight * value, and what is known of its error. */
+/* A sum of products weight * value, and bounds of its error. */
 struct sum {
-    double size;    /* of its terms, absolute */
+    double size;    /* sum of the absolute values of its terms */
     double moved;   /* by the errors of the weights, in units */
-    double rounded; /* by rounding the weights to 16 bits: at worst, and squared */
+    double rounded; /* by rounding the weights to 16 bits: worst case, and sum of squares */
     double squared;
     double terms;
 };
@@ -20,7 +20,7 @@ struct sum {
 struct term {
     double weight, error; /* absolute, in units */
     double rounding;      /* absolute */
-    double before;        /* of what it was taken from: a rounding that is independent of the other one */
+    double before;        /* rounding of the value that it was computed from, independent of `rounding` */
 };
 
 static void add(struct sum *sum, struct term term, double value) {
@@ -34,7 +34,7 @@ static void add(struct sum *sum, struct term term, double value) {
     sum->squared += share * share + before * before;
 }
 
-/* `factor` is multiplied onto the finished sum, and the result rounded. */
+/* Bounds the error of a sum that is multiplied by `factor` at the end, and then rounded. */
 static double bound(const struct sum *sum, double factor, enum tolerance_type output, double value) {
     const struct tolerance_rounding *type = &tolerance_roundings[output];
     double narrowing = fmin(sum->rounded, 6 * sqrt(sum->squared));
@@ -91,7 +91,8 @@ static double weight_error(double error_of_score, double score, double lse) {
     return error_of_score + 2 * fabs(score) + 2 * fabs(lse) + 2 * fabs(score - lse) + 8;
 }
 
-/* What a pair adds to the gradients of what its score reads: d_score, with its error and rounding, times a slope. */
+/* Adds the share of a pair to the gradients of what its score reads: d_score, with its error and rounding, times a
+   slope. */
 static void add_reads(struct bounds *to, const struct formula_env *env, int64_t b, int64_t h, int64_t query,
                       int64_t key, double error_of_s, double d_score, double error) {
     const struct oracle_backward *p = to->p;

@@ -11,7 +11,7 @@
 
 /* --- which tensors a family has ----------------------------------------------------------------------------------- */
 
-/* Dimensions that are no shape_id. */
+/* Dimensions that are not a shape_id. */
 enum {
     ONE = -1,
     HEAD_DIM = -2,
@@ -28,9 +28,9 @@ struct operand {
     const char *name; /* null = none */
     enum element element;
     int dim[TENSOR_DIMS];
-    bool made;                                   /* no user gives it */
+    bool made;                                   /* never given by a user */
     bool (*wanted)(const struct knobs *problem); /* null = always */
-    const char *updates;                         /* an output: the input whose memory it is; null = none */
+    const char *updates;                         /* for an output: the input whose memory it shares; null = none */
 };
 
 static bool wants_dq(const struct knobs *problem) { return wants_has(problem->formulas.wants, "dq"); }
@@ -47,7 +47,7 @@ static bool takes_scales(const struct knobs *problem) {
     return problem->kv_scale == kv_scale_tensor || problem->kv_scale == kv_scale_head;
 }
 
-enum { FAMILY_OUTPUTS = 5 }; /* without those of parameters */
+enum { FAMILY_OUTPUTS = 5 }; /* without gradients of parameters */
 
 static const struct operands {
     struct operand input[WORKLOAD_INPUTS], output[FAMILY_OUTPUTS];
@@ -180,9 +180,8 @@ static void print_dims(const struct operand *operand, struct text *text) {
     text_print(text, ")");
 }
 
-/* Line the file's dimensions up with the operand's, from the last to the first;
-   a missing first one is 1. `known` has a bit for each size that an earlier
-   file decided. */
+/* Matches the file's dimensions with the operand's, from the last to the first; a missing first one is 1. `known` has a
+   bit for each size that an earlier file determined. */
 static bool match(const struct operand *operand, const char *path, const struct npy *file, const struct knobs *problem,
                   struct shape *shape, unsigned *known, struct text *error) {
     int d = TENSOR_DIMS - 1, at = file->dims - 1;
@@ -244,9 +243,10 @@ static float rounded(enum npy_type type, float value) {
     return element_decode(type, bits);
 }
 
-enum { SEEDS = 3 }; /* apart, those of tensors for neighbouring seeds */
+enum { SEEDS = 3 }; /* distance between the tensor seeds of neighbouring seeds */
 
-/* Which dimension has the rows of a sequence, and of which side they are. A cache that is not paged has room for the longest. */
+/* Finds the dimension that holds the rows of a sequence, and their side. A cache that is not paged has room for the
+   longest sequence. */
 static enum tensor_dim find_rows(const struct operand *operand, const struct knobs *problem, enum lengths_side *side) {
     int family = problem->family, kv = family == family_append_kv && problem->page_size > 0 ? CACHE_ROWS : SHAPE_len_kv;
     *side = LENGTHS_EQUAL;
@@ -260,15 +260,16 @@ static enum tensor_dim find_rows(const struct operand *operand, const struct kno
     return DIM_ROW;
 }
 
-/* Numbers of deviation 1 become such as use the range of an 8-bit type; with a scale, which is small, numbers of about 1 again. */
+/* Factor that makes numbers of standard deviation 1 use the range of an 8-bit type. With a scale, which is small, they
+   become numbers of about 1 again. */
 static float spread_of(const struct knobs *problem, const struct operand *operand) {
     if (operand->element != AS_KV || !knobs_quantised(problem))
         return 1;
     return problem->kv_scale > kv_scale_none ? 40 : problem->dtype_kv == dtype_kv_int8 ? 2 : 1;
 }
 
-/* Numbers of deviation 1 become scales: with spread_of, and with what append_kv is given, some numbers do not fit the type. Those of
-   tokens differ by much, and some are 0. */
+/* Turns numbers of standard deviation 1 into scales: with spread_of, and with the inputs of append_kv, some numbers do
+   not fit the type. Scales of tokens differ widely, and some are 0. */
 static void make_scales(struct workload_input *input) {
     for (int64_t i = 0; i < input->count; i++) {
         input->value[i] = (fabsf(input->value[i]) + 1) / 64;
@@ -281,7 +282,7 @@ bool workload_shares_kv(const struct knobs *problem) {
     return problem->family == family_attention_forward && problem->shared_kv == 1;
 }
 
-/* V of a problem whose V is the first columns of K. */
+/* Copies V from the first columns of K, for a problem where V is part of K. */
 static void take_columns(const struct workload_input *k, struct workload_input *v) {
     int64_t columns = v->dim[DIM_COLUMN], of = k->dim[DIM_COLUMN];
     for (int64_t row = 0; row < v->count / columns; row++)
@@ -326,12 +327,12 @@ static bool make_input(struct workload *workload, int i, const struct npy *file,
     return true;
 }
 
-/* Some parts saw no key: their lse is -inf and their output, which counts for nothing, NaN. */
+/* Makes some parts see no key: their lse is -inf, and their output, which does not count, is NaN. */
 static void empty_some_parts(struct workload *workload) {
     struct workload_input *o = &workload->input[0], *lse = &workload->input[1];
     int64_t columns = o->dim[DIM_COLUMN];
     for (int64_t row = 0; row < lse->count; row++) {
-        if (lse->value[row] > -0.7f) /* three of four stay */
+        if (lse->value[row] > -0.7f) /* three out of four stay */
             continue;
         lse->value[row] = -INFINITY;
         for (int64_t d = 0; d < columns; d++)
@@ -341,7 +342,7 @@ static void empty_some_parts(struct workload *workload) {
 
 /* --- answers and what is allowed ---------------------------------------------------------------------------------- */
 
-/* Room for the answer of the output that has its name, type and dimensions. */
+/* Allocates the answer of an output whose name, type and dimensions are set. */
 static bool make_answer(struct workload *workload, struct workload_output *output, bool with_answer) {
     struct tensor plan;
     if (!tensor_plan(&plan, NPY_FP32, output->dim, LAYOUT_PACKED))
@@ -357,7 +358,7 @@ static bool make_answer(struct workload *workload, struct workload_output *outpu
     return output->expected && output->allowed;
 }
 
-/* The input of this name, or null. */
+/* Returns the input of this name, or null. */
 static const struct workload_input *input_named(const struct workload *workload, const char *name) {
     for (int i = 0; i < workload->inputs; i++)
         if (strcmp(workload->input[i].name, name) == 0)
@@ -383,7 +384,8 @@ static bool make_outputs(struct workload *workload, bool with_answer) {
     return true;
 }
 
-/* Gradients of what the score reads: as many dimensions as the parameter has, the last ones of a tensor here. */
+/* Makes outputs for the gradients of what the score reads. They have the dimensions of the parameter, as the last ones
+   of a tensor here. */
 static bool make_param_outputs(struct workload *workload, bool with_answer) {
     const struct params *params = workload->params;
     for (int i = 0; params && i < params->formulas.scope.count; i++) {
@@ -401,7 +403,7 @@ static bool make_param_outputs(struct workload *workload, bool with_answer) {
     return true;
 }
 
-/* The output of this name, or null. */
+/* Returns the output of this name, or null. */
 static const struct workload_output *output_named(const struct workload *workload, const char *name) {
     for (int i = 0; i < workload->outputs; i++)
         if (strcmp(workload->output[i].name, name) == 0)
@@ -409,7 +411,7 @@ static const struct workload_output *output_named(const struct workload *workloa
     return NULL;
 }
 
-/* Tensor cores multiply weights of 16 bits, or in TF32; other kernels keep them in fp32. */
+/* Tensor cores multiply weights in 16 bits or in TF32; other kernels keep them in fp32. */
 int workload_weights(const struct knobs *knobs) {
     bool unit = knobs->algorithm == algorithm_flash_async || knobs->algorithm == algorithm_flash_mma ||
                 knobs->algorithm == algorithm_decode || knobs->algorithm == algorithm_mla;
@@ -418,19 +420,19 @@ int workload_weights(const struct knobs *knobs) {
     return !unit ? dtype_fp32 : knobs_quantised(knobs) ? dtype_fp16 : knobs->dtype;
 }
 
-/* Does the backward kernel keep P in 16 bits alone (weights_packed of templates/attention_backward_async.cuh)? */
+/* True if the backward kernel keeps P only in 16 bits (weights_packed of templates/attention_backward_async.cuh). */
 static bool keeps_rounded_weights(const struct knobs *knobs) {
     return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
            knobs->block_m == 128 && knobs->deterministic <= 0 && knobs->head_dim <= 64 && knobs->head_dim_v <= 64;
 }
 
-/* Does it add dS in 16 bits to the gradients of what the score reads (templates/backward/add_d_params.cuh)? */
+/* True if it adds dS in 16 bits to the gradients of what the score reads (templates/backward/add_d_params.cuh). */
 static bool adds_rounded_d_s(const struct knobs *knobs) {
     return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
            knobs->wants == wants_custom_wants;
 }
 
-/* The forward pass, of the inputs from the first on. */
+/* Builds the forward problem from the first inputs. */
 static struct oracle_attention forward_of(const struct workload *w) {
     const struct shape *s = &w->shape;
     struct oracle_attention problem = {.q = w->input[0].value,
@@ -460,7 +462,7 @@ static struct oracle_attention forward_of(const struct workload *w) {
     return problem;
 }
 
-/* The scales of all rows of K or V, (batch, kv_heads, len_kv), of those of kv_scale. Null without memory. */
+/* Expands the scales of kv_scale to all rows of K or V, (batch, kv_heads, len_kv). Null when memory runs out. */
 static float *scales_of_rows(const struct workload *w, const struct workload_input *scale) {
     int64_t kv_heads = w->input[1].dim[DIM_HEAD], len_kv = w->shape.len_kv, rows = w->shape.batch * kv_heads * len_kv;
     float *of_row = malloc(sizeof *of_row * (size_t)(rows + 1));
@@ -478,7 +480,7 @@ static bool answer_scaled(const struct workload *w, const struct oracle_attentio
                                (enum tolerance_type)o->type, o->expected, lse->expected, o->allowed, lse->allowed);
 }
 
-/* Attention to a cache that has its new rows, by queries that are rotated. */
+/* Answers attention to a cache that contains its new rows, with rotated queries. */
 static bool answer_appended(const struct workload *w, struct oracle_attention *problem) {
     struct new_tokens tokens;
     bool good = new_tokens_make(&tokens, w);
@@ -503,7 +505,7 @@ static bool answer_attention(const struct workload *w) {
     return good;
 }
 
-/* O and LSE as a forward pass would leave them: the oracle's, rounded. o and lse get what the kernel is given. */
+/* Makes O and LSE as a forward pass would leave them: the oracle's, rounded. o and lse receive what the kernel gets. */
 static bool run_forward(struct workload *w, double *o, double *lse) {
     struct workload_input *given_o = &w->input[BACKWARD_O], *given_lse = &w->input[BACKWARD_LSE];
     struct oracle_attention problem = forward_of(w);
@@ -597,7 +599,7 @@ static bool answer(struct workload *w) {
     }
 }
 
-/* An input takes 4 bytes an element here, an output 16. */
+/* An input takes 4 bytes per element here, an output 16. */
 static void refuse_size(const struct workload *workload, struct text *error) {
     const struct operands *operands = &families[workload->problem.family];
     const struct operand *most = NULL;
@@ -619,7 +621,7 @@ static void refuse_size(const struct workload *workload, struct text *error) {
         text_print(error, "; %s takes most, %.3g GiB; make the shape smaller", most->name, largest / 0x1p30);
 }
 
-/* What all parts of it depend on; false where lengths or places do not fit in memory. */
+/* Makes what all parts of the workload depend on; false when memory for lengths or places runs out. */
 static bool open_workload(struct workload *workload, const struct knobs *problem, const struct shape *shape,
                           uint64_t seed, bool full) {
     *workload = (struct workload){.problem = *problem, .shape = *shape};

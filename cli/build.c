@@ -1,5 +1,5 @@
-/* attile build: kernels compiled ahead of time. Everything is expanded and compiled in memory first and written only
-   when all of it succeeded; equal inputs give equal bytes. */
+/* attile build: compiles kernels ahead of time. Everything is expanded and compiled in memory first, and written only
+   if all of it succeeds; equal inputs give equal bytes. */
 #include "build_budget.h"
 #include "bundle.h"
 #include "byte_size.h"
@@ -39,15 +39,15 @@ enum { ARCHS = 16, ARCH_NAME = 16, SUFFIX = ARCH_NAME + 8, JOBS = 256 };
 
 struct arch {
     char name[ARCH_NAME];
-    struct backend *host; /* that compiles for it; null = NVRTC does */
+    struct backend *host; /* the backend that compiles for it; null = NVRTC does */
 };
 
 struct kernel { /* one variant for one architecture */
     char name[VARIANT_NAME];
     const struct arch *arch;
-    struct knobs problem;           /* as tuned_problem gives it */
-    int wins;                       /* shapes at which it is chosen */
-    struct text variant, plan_text; /* as bundles want them */
+    struct knobs problem;           /* as returned by tuned_problem */
+    int wins;                       /* number of shapes at which it is chosen */
+    struct text variant, plan_text; /* in the form that bundles need */
     struct source source;
     struct binary binary;
     struct failure failure;
@@ -57,14 +57,14 @@ struct build {
     struct cli *cli;
     struct catalog catalog;
     struct chosen chosen; /* --for */
-    uint64_t budget;      /* bytes of binaries; 0 = any */
+    uint64_t budget;      /* bytes of binaries; 0 = unlimited */
     struct variant_names chosen_names;
     struct nvrtc *nvrtc; /* null = not needed */
     struct arch arch[ARCHS];
     int archs;
     struct kernel *kernel;
     int count, room;
-    atomic_int next; /* to compile */
+    atomic_int next; /* next kernel to compile */
     struct progress progress;
 };
 
@@ -80,7 +80,7 @@ static enum exit_code open_nvrtc(struct build *build) {
     return code;
 }
 
-/* Open the compiler for it. */
+/* Opens the compiler for an architecture. */
 static enum exit_code open_arch(struct build *build, struct arch *arch) {
     static const struct {
         const char *name;
@@ -120,8 +120,8 @@ static enum exit_code read_archs(struct build *build) {
     return build->archs || code ? code : cli_error(build->cli, CLI_USAGE, "--arch names no architecture");
 }
 
-/* The host runs all, and `any` runs everywhere; sm_80 there and later, and a target that ends in a letter on that very
-   architecture. */
+/* The host runs all targets, and `any` runs everywhere. Other targets run on their architecture and later ones; a
+   target that ends in a letter runs only on that very architecture. */
 static bool target_runs(int target, const struct arch *arch) {
     const char *name = knob_word_name(KNOB_target, target);
     if (arch->host || target == AUTO || target == target_any)
@@ -145,7 +145,7 @@ static struct kernel *add(struct build *build) {
     return kernel;
 }
 
-/* Expand it for every architecture that it runs on. */
+/* Expands a variant for every architecture that it runs on. */
 static enum exit_code expand(struct build *build, const struct variant *variant) {
     enum exit_code code = CLI_OK;
     for (int i = 0; !code && variant->feasible && i < build->archs; i++) {
@@ -164,7 +164,7 @@ static enum exit_code expand(struct build *build, const struct variant *variant)
     return code;
 }
 
-/* What is chosen at several shapes is built once. */
+/* Builds a kernel once even if it is chosen at several shapes. */
 static enum exit_code take_chosen(void *context, const struct variant *variant) {
     struct build *build = context;
     struct text error = {0};
@@ -269,7 +269,7 @@ static int find_group(const struct build *build, int kernel) {
     return i;
 }
 
-/* Kernels with more wins come first: of a problem whose choice is not there, att_find takes the first. */
+/* Puts kernels with more wins first: if the kernel chosen for a problem is missing, att_find takes the first one. */
 static void keep(struct build *build, struct budget_item *item) {
     int kept = 0;
     for (int i = 0; i < build->count; i++) {
@@ -384,10 +384,10 @@ static void suffix_of(const struct kernel *kernel, char suffix[SUFFIX]) {
                                 : "cubin");
 }
 
-/* The NUL at the end of PTX is for the driver, not for files. */
+/* The NUL at the end of PTX is for the driver and not written to files. */
 static size_t file_size(const struct kernel *kernel) { return kernel->binary.size - is_ptx(kernel); }
 
-/* "compiler" is NVRTC, "host_compiler" the one for this CPU. */
+/* "compiler" is NVRTC, "host_compiler" the one for the CPU of this machine. */
 static void describe_compilers(const struct build *build, struct json *json) {
     struct nvrtc_info nvrtc = {0};
     if (build->nvrtc) {
@@ -399,7 +399,7 @@ static void describe_compilers(const struct build *build, struct json *json) {
             struct text identity = {0};
             struct failure failure = {0};
             struct backend_info info;
-            backend_host.identity(build->arch[i].host, NULL, &identity, &failure); /* makes it look */
+            backend_host.identity(build->arch[i].host, NULL, &identity, &failure); /* makes it look for the compiler */
             backend_host.describe(build->arch[i].host, &info);
             json_put_string(json, "host_compiler", info.compiler);
             text_free(&identity);
@@ -461,7 +461,7 @@ static enum exit_code write_bundle(const struct build *build, struct text *text)
     return cli_exit_code(status);
 }
 
-/* What can be refused before anything is compiled. */
+/* Refuses what can be refused before anything is compiled. */
 static enum exit_code check_output(struct cli *cli) {
     const char *folder = cli_text(cli, "out", "built");
     struct failure failure = {0};
@@ -478,7 +478,7 @@ static enum exit_code check_output(struct cli *cli) {
     return code;
 }
 
-/* The manifest comes last: where it is new, all it names is there. */
+/* Writes the manifest last: if it is new, everything it names exists. */
 static enum exit_code write_all(struct build *build) {
     struct cli *cli = build->cli;
     const char *folder = cli_text(cli, "out", "built");
@@ -515,7 +515,7 @@ enum exit_code verb_build(struct cli *cli) {
     if (budget && !byte_size_read(budget, &build.budget))
         return cli_error(cli, CLI_USAGE, "--budget expects a size, '500000', '640K' or '2M' say, found '%s'", budget);
     enum exit_code code = catalog_open(&build.catalog, cli);
-    bool asks = cli_given(cli, "for") && !build.catalog.spec; /* a problem alone: the library says whether it can be */
+    bool asks = cli_given(cli, "for") && !build.catalog.spec; /* a bare problem: the library says whether it can be */
     if (!code && !asks)
         code = catalog_count(&build.catalog, cli, &feasible, &pruned);
     if (!code && cli_given(cli, "for"))

@@ -4,7 +4,7 @@ bool budget_before(const struct budget_item *a, const struct budget_item *b) {
     return a->wins != b->wins ? a->wins > b->wins : a->bytes < b->bytes;
 }
 
-/* The best of those that are not kept, fit, and belong to `group` (-1: to any); -1 = none. */
+/* Returns the best item that is not kept yet, fits, and belongs to `group` (-1: any group); -1 = none. */
 static int find_best(const struct budget_item *item, int count, int group, uint64_t room) {
     int best = -1;
     for (int i = 0; i < count; i++)

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Digits by hand: strtod reads the locale's decimal point, and "inf". */
+/* Parses digits by hand: strtod uses the locale's decimal point, and accepts "inf". */
 bool byte_size_read(const char *text, uint64_t *bytes) {
     static const char units[] = "KMG";
     static const double most = (double)(1ull << 50);

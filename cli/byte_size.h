@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* False when it is no such text, less than one byte, or more than 2^50. */
+/* False when the text is malformed, or the size is less than one byte or more than 2^50. */
 bool byte_size_read(const char *text, uint64_t *bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* attile cache explain: what a key is made of, and which of its fields differ from the entry most like it: the answer
-   to "why was this compiled again?". */
+/* attile cache explain: what a key consists of, and which of its fields differ from the most similar entry: it answers
+   "why was this compiled again?". */
 #include "cache.h"
 #include "cli.h"
 
@@ -11,9 +11,9 @@ const struct option options_cache_explain[] = {
     CLI_COMMON_OPTIONS,
 };
 
-enum { SHOWN = 72 }; /* bytes of a field's line */
+enum { SHOWN = 72 }; /* bytes shown of a field's line */
 
-struct preimages { /* of all whole entries, copied out of the visit */
+struct preimages { /* of all intact entries, copied during the visit */
     struct preimage {
         char digest[CACHE_DIGEST + 1];
         struct text text;
@@ -48,7 +48,7 @@ static bool same(const struct cache_field *a, const struct cache_field *b) {
            a->value_size == b->value_size && memcmp(a->value, b->value, a->value_size) == 0;
 }
 
-/* How much two keys have in common: equal fields first, then how far the first differing one agrees. */
+/* Returns how similar two keys are: first the number of equal fields, then how far the first differing one agrees. */
 static double likeness(const struct text *a, const struct text *b) {
     struct cache_field x, y;
     size_t i = 0, k = 0;
@@ -68,7 +68,7 @@ static void print_line(struct text *out, const char *label, const char *value, s
     text_print(out, "    %-8s %.*s%s\n", label, (int)(line < SHOWN ? line : SHOWN), value, line > SHOWN ? "..." : "");
 }
 
-/* The first line in which two values differ. */
+/* Prints the first line in which two values differ. */
 static void print_difference(struct text *out, const struct cache_field *a, const struct cache_field *b) {
     size_t at = 0, line = 1, start = 0;
     while (at < a->value_size && at < b->value_size && a->value[at] == b->value[at])

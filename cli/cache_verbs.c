@@ -1,4 +1,4 @@
-/* attile cache: what the kernel cache holds, whether it is whole, and making it smaller. */
+/* attile cache: lists the kernel cache, verifies it, and makes it smaller. */
 #include "cache.h"
 #include "cli.h"
 #include "terminal.h"
@@ -41,7 +41,7 @@ static enum exit_code close_cache(struct cli *cli, struct cache *cache, enum att
     return cli_exit_code(status);
 }
 
-/* A "name: value" line of the metadata beside a binary, as kernel.c writes it; "" when it is not there. */
+/* Reads a "name: value" line of the metadata beside a binary, as kernel.c writes it; "" if there is none. */
 static void meta_value(const struct cache_item *item, const char *name, char *value, size_t size) {
     const char *at = item->meta, *end = at ? at + item->meta_size : at;
     size_t length = strlen(name);

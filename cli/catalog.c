@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { SPEC_BYTES = 2 << 20, UNWANTED = -2 }; /* the spec reader has a limit of its own, with a better message */
+enum { SPEC_BYTES = 2 << 20, UNWANTED = -2 }; /* the spec reader has its own limit, with a better message */
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
@@ -20,7 +20,7 @@ static enum exit_code open_templates(struct catalog *catalog, struct cli *cli, s
     return catalog->templates ? CLI_OK : CLI_SPEC;
 }
 
-/* "name=value": a problem or a filter by knobs; anything else is a file or a name. */
+/* True for "name=value": a problem, or a filter by knobs; anything else is a file or a name. */
 static bool has_pairs(const char *text) { return strchr(text, '=') != NULL; }
 
 static enum exit_code open_problem(struct catalog *catalog, const char *text, struct diag *diag) {
@@ -39,7 +39,8 @@ static enum exit_code open_problem(struct catalog *catalog, const char *text, st
     return CLI_OK;
 }
 
-/* A family alone is no problem yet, but is what a newcomer types; the first of those that begin so. */
+/* Returns the family that was meant: the first one that begins with this text. A family alone is not a problem yet, but
+   newcomers type it. */
 static const char *meant_family(const char *path) {
     const char *const *families = knob_table[KNOB_family].words;
     for (const char *const *family = families; *path && *family; family++)
@@ -134,7 +135,7 @@ bool catalog_next(struct catalog *catalog, struct variant *variant) {
     }
 }
 
-/* A problem that names no target is for any. The target with which it can be, or null. */
+/* Returns the target with which the problem is feasible, or null. A problem that names no target is for any. */
 static const char *target_that_would_do(const struct catalog *catalog) {
     struct knobs knobs = catalog->problem;
     struct variant variant;

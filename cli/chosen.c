@@ -40,7 +40,7 @@ void chosen_close(struct chosen *chosen) {
     text_free(&chosen->seen);
 }
 
-/* Was this problem asked about before? A spec has it once for each of its schedules. */
+/* True if this problem is new. A spec contains it once for each of its schedules. */
 static bool is_new(struct chosen *chosen, const struct text *problem) {
     struct text line = {0};
     text_print(&line, "\n%s\n", text_string(problem));
@@ -81,7 +81,7 @@ enum exit_code chosen_each(struct chosen *chosen, struct catalog *catalog,
     while (!code && catalog_next(catalog, &variant)) {
         struct text problem = {0};
         field_print_problem(&variant.knobs, &problem);
-        /* A problem alone names no schedule: that its default one is not feasible says nothing. */
+        /* A bare problem names no schedule, so it does not matter whether its default one is feasible. */
         bool wanted = (variant.feasible || !catalog->spec) && is_new(chosen, &problem);
         for (int i = 0; !code && wanted && i < chosen->shapes.count; i++) {
             if (!field_fits(&variant.knobs, &chosen->shapes.shape[i]))

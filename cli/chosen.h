@@ -1,5 +1,5 @@
-/* chosen: the problems of a catalog -> the kernels that att_find would choose for them on a GPU that need not be here, by
-   the tuned tables and the model (docs/tuned.md). */
+/* chosen: maps the problems of a catalog to the kernels that att_find would choose for them on a GPU that need not be
+   present, according to the tuned tables and the model (docs/tuned.md). */
 #ifndef ATTILE_CHOSEN_H
 #define ATTILE_CHOSEN_H
 
@@ -10,10 +10,10 @@
 struct chosen {
     struct cli *cli;
     struct model_gpu gpu;
-    att_session *session;  /* chooses as one on that GPU */
+    att_session *session;  /* chooses like a session on that GPU */
     struct spec *own_spec; /* made from knobs, else null */
     struct shapes shapes;
-    struct text seen; /* problems, a line each */
+    struct text seen; /* problems, one per line */
 };
 
 #define CHOSEN_OPTIONS                                                                                                 \
@@ -22,12 +22,12 @@ struct chosen {
      "for each problem at --shapes, from the tuned tables, ATTILE_TUNED first"},                                       \
         SHAPES_OPTION
 
-/* Read --for and --shapes. Close it in any case. */
+/* Reads --for and --shapes. Close it in any case. */
 enum exit_code chosen_open(struct chosen *chosen, struct cli *cli, const struct catalog *catalog);
 void chosen_close(struct chosen *chosen);
 
-/* Call `take` with what is chosen for each problem at each shape; a kernel may come more than once. Stops at the first exit
-   code that is not CLI_OK, and returns it. */
+/* Calls `take` with the kernel chosen for each problem at each shape; a kernel may come more than once. Stops at the
+   first exit code that is not CLI_OK, and returns it. */
 enum exit_code chosen_each(struct chosen *chosen, struct catalog *catalog,
                            enum exit_code (*take)(void *context, const struct variant *variant), void *context);
 

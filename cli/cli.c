@@ -106,7 +106,7 @@ static volatile sig_atomic_t interrupted;
 
 static void interrupt(int number) {
     interrupted = 1;
-    signal(number, SIG_DFL); /* a second Ctrl-C ends at once */
+    signal(number, SIG_DFL); /* a second Ctrl-C ends the process at once */
 }
 
 bool cli_interrupted(void) { return interrupted != 0; }

@@ -1,8 +1,6 @@
-/* cli: what every verb of the `attile` command shares. A verb is one row of
-   verbs.c and one function in the file of its name: it reads cli->options,
-   writes data to cli->out (standard output, flushed by main) and returns an
-   exit code. What is said to people goes to standard error through cli_error
-   and cli_note. */
+/* cli: what every verb of the `attile` command shares. A verb is one row of verbs.c and one function in the file of its
+   name: it reads cli->options, writes data to cli->out (standard output, flushed by main) and returns an exit code.
+   Messages for people go to standard error through cli_error and cli_note. */
 #ifndef ATTILE_CLI_H
 #define ATTILE_CLI_H
 
@@ -15,8 +13,7 @@ enum exit_code {
     CLI_OK = 0,
     CLI_MISMATCH = 1,  /* a check failed */
     CLI_USAGE = 2,     /* the command line, or a tensor given on it, is wrong */
-    CLI_SPEC = 3,      /* a spec, problem or template is wrong, or no kernel can do
-                       what it asks */
+    CLI_SPEC = 3,      /* a spec, problem or template is wrong, or no kernel satisfies it */
     CLI_TOOLCHAIN = 4, /* NVRTC or the C++ compiler is missing */
     CLI_DEVICE = 5,    /* no usable device, or it failed */
     CLI_COMPILE = 6,   /* a compiler refused an emitted source */
@@ -29,7 +26,7 @@ struct cli {
     const struct verb *verb;
     struct options options;
     struct text out;     /* data for standard output */
-    struct text problem; /* what options.argument[0] points to when the shell saw the words of a problem apart */
+    struct text problem; /* what options.argument[0] points to when the shell split a problem into words */
     bool json, quiet, verbose;
     bool color_out, color_error;
     int width; /* columns of standard output */
@@ -58,26 +55,26 @@ extern const struct option_rule option_rules[]; /* of all verbs; ends with a nul
         NULL, 0, OPTION_FLAG, NULL, NULL                                                                               \
     }
 
-/* "attile: error: SENTENCE"; returns the code. */
+/* Prints "attile: error: SENTENCE"; returns the code. */
 enum exit_code cli_error(const struct cli *cli, enum exit_code code, const char *format, ...) TEXT_PRINTF(3, 4);
 
-/* Messages that are complete already, a diag's or a compiler's say; returns the code. */
+/* Prints messages that are already complete, such as those of a diag or a compiler; returns the code. */
 enum exit_code cli_report(const struct cli *cli, enum exit_code code, const char *messages);
 
 void cli_note(const struct cli *cli, const char *format, ...) TEXT_PRINTF(2, 3); /* not with --quiet */
 
-/* Write cli->out, and begin it anew. False when that fails, which was reported: a reader that went away is no error. */
+/* Writes cli->out and empties it. False after a failure, which it reports; a closed pipe is not reported. */
 bool cli_write(struct cli *cli);
 
-/* The library's log callback, with the struct cli as its context: shows its warnings as notes. */
+/* The library's log callback, with the struct cli as its context: shows warnings of the library as notes. */
 void cli_warning(void *cli, enum att_log_level level, const char *message);
 
 enum exit_code cli_exit_code(enum att_status status);
 
-/* The worse of two outcomes, so that one failure among many is kept. */
+/* Returns the worse of two outcomes, so that one failure among many is kept. */
 enum exit_code cli_worse(enum exit_code a, enum exit_code b);
 
-/* Begin the JSON document of a verb in cli->out: {"schema": "attile.VERB/1", "version": ...; json_close ends it. */
+/* Begins the JSON document of a verb in cli->out: {"schema": "attile.VERB/1", "version": ...; json_close ends it. */
 void cli_json_open(struct cli *cli, struct json *json);
 
 bool cli_given(const struct cli *cli, const char *option);
@@ -85,11 +82,11 @@ const char *cli_text(const struct cli *cli, const char *option, const char *fall
 int64_t cli_number(const struct cli *cli, const char *option, int64_t fallback); /* numbers and words */
 int cli_count(const struct cli *cli, const char *option, int fallback);          /* a number, INT_MAX at most */
 
-/* Set by the first Ctrl-C: long loops stop at the next row, keep what is finished and return CLI_INTERRUPTED. */
+/* True after the first Ctrl-C: long loops stop at the next row, keep what is finished and return CLI_INTERRUPTED. */
 bool cli_interrupted(void);
 void cli_catch_interrupt(void);
 
-/* Help for one verb, or the overview for null. */
+/* Prints the help of one verb, or the overview for null. */
 void help_verb(const struct verb *verb, struct text *text);
 void help_overview(struct text *text);
 

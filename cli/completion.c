@@ -1,11 +1,11 @@
-/* completion: what a shell offers after `attile`: verbs, then the options of the verb, then the words of an option. */
+/* completion: what a shell offers after `attile`: verbs, then options of the verb, then words of an option. */
 #include "manual.h"
 
 #include <string.h>
 
 static const char origin[] = "written by attile help --files from the tables that read the command line";
 
-/* "cache stat" is in the group "cache"; the size of a group's name, 0 for verbs of one word. */
+/* Returns the length of a group's name, 0 for verbs of one word: "cache stat" is in the group "cache". */
 static size_t group_size(const struct verb *verb) {
     const char *space = strchr(verb->name, ' ');
     return space ? (size_t)(space - verb->name) : 0;
@@ -25,13 +25,14 @@ static int first_size(const struct verb *verb) {
     return (int)(group_size(verb) ? group_size(verb) : strlen(verb->name));
 }
 
-/* "auto|cuda|host" as "auto cuda host". */
+/* Prints "auto|cuda|host" as "auto cuda host". */
 static void print_choices(struct text *script, const char *value) {
     for (; *value; value++)
         text_print(script, "%c", *value == '|' ? ' ' : *value);
 }
 
-/* Inside of single quotes: `special` characters get a backslash, a quote ends them and begins them anew. */
+/* Prints words inside single quotes: `special` characters get a backslash, and a quote closes and reopens the
+   quotes. */
 static void print_quoted(struct text *script, const char *words, const char *special, const char *quote) {
     for (; *words; words++) {
         if (*words == '\'')

@@ -1,4 +1,4 @@
-/* attile doctor: what this machine has, by which rule it was found, and what to do about what is missing. */
+/* attile doctor: what this machine has, by which rule it was found, and what to do about missing parts. */
 #include "backend.h"
 #include "cache.h"
 #include "cli.h"
@@ -39,7 +39,7 @@ static void tell(struct report *report, const char *name, enum verdict verdict, 
     }
     bool color = report->cli->color_out;
     text_print(out, "%-13s %s%-8s%s ", name, color ? colors[verdict] : "", words[verdict], color ? "\033[0m" : "");
-    for (const char *at = found; *at; at++) /* several lines stay in their column */
+    for (const char *at = found; *at; at++) /* continuation lines stay in their column */
         text_print(out, *at == '\n' && at[1] ? "\n%*s" : "%.*s", *at == '\n' ? 23 : 1, *at == '\n' ? "" : at);
     text_print(out, "\n");
     if (verdict != FINE && advice)

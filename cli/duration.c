@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Digits by hand: strtod reads the locale's decimal point, and "inf". */
+/* Parses digits by hand: strtod uses the locale's decimal point, and accepts "inf". */
 bool duration_read(const char *text, double *seconds) {
     static const char units[] = "smh";
     static const double in_seconds[] = {1, 60, 3600};

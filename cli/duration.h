@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* False when it is no such text, not positive, or longer than a year. */
+/* False when the text is malformed, or the duration is not positive or longer than a year. */
 bool duration_read(const char *text, double *seconds);
 
 #endif

@@ -16,7 +16,7 @@ const struct option options_explain[] = {
     CLI_COMMON_OPTIONS,
 };
 
-/* What att_explain says, whole. */
+/* Gets the whole text of att_explain. */
 static enum att_status ask(att_session *session, const char *problem, const char *schedule, struct text *text) {
     size_t needed = 0;
     enum att_status status = att_explain(session, problem, schedule, NULL, 0, &needed);
@@ -44,7 +44,7 @@ static void answer(struct cli *cli, struct json *json, const char *name, const c
         text_print(&cli->out, "\n");
 }
 
-/* A problem goes to the library as it is, so that the answer shows what the library would choose. */
+/* Passes the problem to the library unchanged, so that the answer shows what the library would choose. */
 static enum exit_code explain_problem(struct cli *cli, struct json *json, att_session *session,
                                       struct catalog *catalog) {
     struct text problem = {0}, schedule = {0}, words = {0};

@@ -1,4 +1,4 @@
-/* attile explain --model: how long the model thinks a variant takes, term by term. */
+/* attile explain --model: the model's estimate of a variant's time, term by term. */
 #include "explore.h"
 #include "shape_text.h"
 #include "terminal.h"
@@ -74,7 +74,7 @@ static void show(struct exploration *e, struct json *json, const struct variant 
                  variant->name, unknown, e->shapes.count);
 }
 
-/* Can the model put schedules of this problem in order? */
+/* True if the model can rank schedules of this problem. */
 static bool is_modelled(const struct exploration *e, const struct variant *variant) {
     struct model_terms terms;
     bool any = false;
@@ -83,7 +83,7 @@ static bool is_modelled(const struct exploration *e, const struct variant *varia
     return any;
 }
 
-/* A problem may leave its schedule open: then the model's first choice is shown. */
+/* A problem may leave its schedule open; then this shows the model's first choice. */
 static enum exit_code show_best(struct exploration *e, struct json *json) {
     struct variant variant;
     enum exit_code code = explore_find(e);

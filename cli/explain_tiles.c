@@ -17,7 +17,7 @@ struct explanation {
     bool drawn; /* the SVG */
 };
 
-/* What is computed and on what: "k <= q and q - k < window, window=64 at batch=1 ...". */
+/* Prints what is computed and at which sizes: "k <= q and q - k < window, window=64 at batch=1 ...". */
 static void print_title(const struct knobs *problem, const struct params *params, const struct shape *shape,
                         struct text *text) {
     const struct formula_scope *scope = &params->formulas.scope;
@@ -119,7 +119,7 @@ static enum exit_code explain_shapes(struct explanation *e, const struct knobs *
     return code;
 }
 
-/* A problem whose schedule is open has no tiles of its own yet: those of USUAL_BLOCK then. */
+/* A problem with an open schedule has no tiles of its own yet; then those of USUAL_BLOCK are shown. */
 static enum exit_code explain_all(struct explanation *e, struct catalog *catalog) {
     struct variant variant;
     enum exit_code code = CLI_OK;

@@ -1,5 +1,5 @@
-/* attile explore: which schedules a problem can have, why not the others, how fast each should be, and what the compiler
-   makes of the best. Needs no GPU. */
+/* attile explore: which schedules a problem can have, why the others are ruled out, how fast each should be, and what
+   the compiler makes of the best. Needs no GPU. */
 #include "explore.h"
 #include "clock.h"
 #include "file.h"
@@ -84,7 +84,7 @@ enum exit_code explore_find(struct exploration *e) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-/* The best of each problem, complete again. */
+/* Completes the best candidates of each problem. */
 static enum exit_code choose(struct exploration *e) {
     int most = cli_given(e->cli, "all") ? INT32_MAX : cli_count(e->cli, "best", 32);
     int total = 0;
@@ -135,7 +135,7 @@ static enum exit_code compile(struct exploration *e) {
     progress_close(&progress);
     if (!code && !good) {
         code = cli_error(e->cli, CLI_TOOLCHAIN, "%s (--best 0 predicts without compiling)", text_string(&error));
-        e->explored_count = 0; /* predictions are all there is */
+        e->explored_count = 0; /* only predictions are left */
     }
     for (int i = 0; compiled && i < count; i++)
         e->explored[i].compiled = compiled[i];
@@ -159,7 +159,7 @@ static void predict(struct exploration *e) {
     }
 }
 
-/* As for candidates, but among those that compile. */
+/* The same score as for candidates, but among those that compile. */
 static void score(struct exploration *e, int first, int last) {
     double best[SPEC_SHAPES];
     for (int k = 0; k < e->shapes.count; k++) {
@@ -177,8 +177,8 @@ static void score(struct exploration *e, int first, int last) {
     }
 }
 
-/* Is `a` no worse than `b` in anything, and better in something? Times within 1 %, and compile times within a tenth of a
-   second, are the same. */
+/* True if `a` is not worse than `b` in anything, and better in something. Times within 1 %, and compile times within a
+   tenth of a second, count as equal. */
 static bool dominates(const struct explored *a, const struct explored *b) {
     const double x[] = {a->score, a->compiled.registers, a->compiled.shared_bytes, a->compiled.seconds};
     const double y[] = {b->score, b->compiled.registers, b->compiled.shared_bytes, b->compiled.seconds};

@@ -1,4 +1,4 @@
-/* explore: what `attile explore` found out, for the functions that print it. */
+/* explore: the results of `attile explore`, for the functions that print them. */
 #ifndef ATTILE_EXPLORE_H
 #define ATTILE_EXPLORE_H
 
@@ -7,13 +7,13 @@
 #include "pool.h"
 #include "shapes.h"
 
-/* One compiled candidate; predictions are made again with what the compiler said. */
+/* One compiled candidate; its predictions are repeated with what the compiler reported. */
 struct explored {
     const struct candidate *candidate;
     struct variant variant;
     struct compiled compiled;
     struct model_terms terms[SPEC_SHAPES];
-    double score; /* as candidate.score, among the good ones of its problem */
+    double score; /* like candidate.score, among the good ones of its problem */
     bool front; /* no other is at least as good in time, registers, shared memory and compile time, and better in one */
 };
 
@@ -27,7 +27,7 @@ struct exploration {
     struct candidates candidates;
     int explored_count;
     struct explored *explored; /* by problem; good ones first, best first */
-    double compile_seconds;    /* by the clock */
+    double compile_seconds;    /* wall-clock time */
 };
 
 /* The option rows that explore_open reads, besides those of the catalog. */
@@ -37,26 +37,26 @@ struct exploration {
             "the GPU to choose or predict for; for a prediction also a device file (default: h200)"                    \
     }
 
-/* Read what was asked for, and report what is wrong. The caller zeroed all but `cli`. Close it in any case. */
+/* Reads the request, and reports mistakes. The caller zeroes all but `cli`. Close it in any case. */
 enum exit_code explore_open(struct exploration *exploration);
 void explore_close(struct exploration *exploration);
 
-/* Fill `candidates`; an error that says what ruled them out when there are none. */
+/* Fills `candidates`; if there are none, returns an error that says what ruled them out. */
 enum exit_code explore_find(struct exploration *exploration);
 
 /* `attile explain --model` */
 enum exit_code explain_model(struct cli *cli);
 
-/* A candidate, complete again. */
+/* Completes a candidate to a variant. */
 void explore_variant(const struct exploration *exploration, const struct candidate *candidate, struct variant *variant);
 
-/* Can the page be made, from what --map and --measured say? Before anything is compiled. */
+/* Checks before compilation whether the page can be made from --map and --measured. */
 enum exit_code explore_report_check(const struct exploration *exploration);
 
-/* The page of --report. */
+/* Writes the page of --report. */
 enum exit_code explore_report(struct exploration *exploration);
 
-/* To standard output. */
+/* Print to standard output. */
 void explore_print(struct exploration *exploration);
 void explore_print_json(struct exploration *exploration);
 void explore_print_csv(struct exploration *exploration);

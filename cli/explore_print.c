@@ -16,7 +16,7 @@ static void print_value(int id, int value, struct text *text) {
         text_print(text, "%d", value);
 }
 
-/* Family and problem knobs, as a command line has them; what goes without saying is left out. */
+/* Prints family and problem knobs as on a command line, without implied values. */
 static void print_problem(const struct variant *variant, struct text *text) {
     const struct knobs *knobs = &variant->knobs;
     const char *separator = "";
@@ -266,7 +266,7 @@ void explore_print_json(struct exploration *e) {
     json_close(&json);
 }
 
-/* Expressions hold commas and quotes. */
+/* Expressions contain commas and quotes. */
 static void csv_quote(struct text *out, const char *string) {
     text_print(out, "\"");
     for (; *string; string++)

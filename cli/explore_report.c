@@ -1,4 +1,4 @@
-/* The page of --report: all candidates, what the compiler said of the best, and measurements beside them. */
+/* The page of --report: all candidates, compiler results of the best, and measurements beside them. */
 #include "agreement.h"
 #include "explore.h"
 #include "renamed.h"
@@ -21,7 +21,7 @@ static void add_candidates(const struct exploration *e, struct report *report) {
     }
 }
 
-/* Compiled candidates are few. */
+/* Adds compiler results of the compiled candidates, which are few. */
 static void add_compiled(const struct exploration *e, struct report *report) {
     for (int i = 0; i < e->explored_count; i++) {
         const struct explored *x = &e->explored[i];
@@ -41,7 +41,7 @@ static void add_compiled(const struct exploration *e, struct report *report) {
     }
 }
 
-struct saying { /* where print_cell prints */
+struct saying { /* context of print_cell */
     const struct exploration *e;
     const struct report *report;
     struct text *out;
@@ -97,7 +97,7 @@ static enum exit_code add_measured(const struct exploration *e, struct report *r
     return code || !path ? code : print_agreement(e, report);
 }
 
-/* A knob, or -1 with the sentence for one that was called so in an earlier version. */
+/* Returns a knob, or -1, with a hint if an earlier version used that name. */
 static int read_axis(const char *name, size_t size, struct text *renamed) {
     int id = knob_find(name, size), now = id < 0 ? renamed_find(name, size) : -1;
     if (now >= 0 && !renamed->size)

@@ -1,4 +1,4 @@
-/* explore_variant: a candidate of an exploration, complete again. */
+/* explore_variant: completes a candidate of an exploration to a variant. */
 #include "explore.h"
 
 void explore_variant(const struct exploration *e, const struct candidate *candidate, struct variant *variant) {

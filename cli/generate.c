@@ -1,6 +1,5 @@
-/* attile generate: the emitted sources of a spec as files. Two passes:
-   everything is expanded once before anything is written, so that a mistake
-   leaves the folder as it was. */
+/* attile generate: writes the emitted sources of a spec as files, in two passes: everything is expanded once before
+   anything is written, so that a mistake leaves the folder unchanged. */
 #include "catalog.h"
 #include "file.h"
 #include "terminal.h"

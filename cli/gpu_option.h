@@ -5,10 +5,10 @@
 #include "cli.h"
 #include "model.h"
 
-/* A GPU of devices/ by its name; `instead` ends the message when there is none: what else may be done. */
+/* Finds a GPU of devices/ by its name. If there is none, `instead` ends the message: what the user can do instead. */
 enum exit_code gpu_option_name(const struct cli *cli, const char *name, const char *instead, struct model_gpu *gpu);
 
-/* The GPU of --for, h200 when it is not given; it may be a device file, too. */
+/* Reads the GPU of --for, h200 by default; it may also be a device file. */
 enum exit_code gpu_option_read(const struct cli *cli, struct model_gpu *gpu);
 
 #endif

@@ -1,4 +1,4 @@
-/* Help, written from the table of verbs and their tables of options; docs/cli.md is the same text as Markdown. */
+/* Help, generated from the table of verbs and their tables of options; docs/cli.md is the same text as Markdown. */
 #include "manual.h"
 #include "terminal.h"
 
@@ -36,11 +36,11 @@ const char help_specs[] =
     "(run and explain choose as the library does; the others use target any unless the problem names one).\n"
     "attile help VERB shows a verb's options.\n";
 
-enum { ABOUT = 22 }; /* the column where the overview says what a verb does */
+enum { ABOUT = 22 }; /* column where the descriptions in the overview begin */
 
 const char help_about[] = "generates, compiles, caches and checks attention kernels, specialised for each problem";
 
-/* Paragraphs in lines of HELP_WIDTH columns; lines that begin with a blank stay as they are. */
+/* Wraps paragraphs to HELP_WIDTH columns; lines that begin with a blank stay unchanged. */
 static void print_details(const char *details, struct text *text) {
     struct text paragraph = {0};
     for (const char *line = details; *line;) {

@@ -24,7 +24,8 @@ static enum exit_code read_tensor(struct inputs *inputs, const struct cli *cli, 
     return code;
 }
 
-/* Where the files are: the command line first, else the spec, whose paths start at its own folder. */
+/* Finds the input files: those of the command line first, else those of the spec, whose paths are relative to its
+   folder. */
 static enum exit_code find_files(struct inputs *inputs, const struct cli *cli, const struct spec *spec, int family) {
     static const char *const all[] = {"q", "k", "v", "d_o", "x", "o_parts", "lse_parts"};
     bool given = false;
@@ -50,7 +51,7 @@ static enum exit_code find_files(struct inputs *inputs, const struct cli *cli, c
     return CLI_OK;
 }
 
-/* Do the files fit every variant that will run? */
+/* Checks that the files fit every variant that will run. */
 static enum exit_code check_files(const struct inputs *inputs, const struct cli *cli, struct catalog *catalog) {
     struct variant variant;
     enum exit_code code = CLI_OK;
@@ -106,7 +107,7 @@ struct shape inputs_shape(const struct inputs *inputs, const struct knobs *knobs
     struct shape shape = {0};
     struct text error = {0};
     if (inputs->from_files)
-        workload_shape(knobs, &inputs->files, &shape, &error); /* was checked by inputs_open */
+        workload_shape(knobs, &inputs->files, &shape, &error); /* checked by inputs_open */
     else
         shape = inputs->shape[i];
     text_free(&error);

@@ -1,6 +1,5 @@
-/* inputs: on which tensors a spec's kernels run. The first of these that there
-   is: tensor files named on the command line, --shape, the spec's `test:
-   inputs:`, its `test: shapes:`. */
+/* inputs: the tensors on which a spec's kernels run. The first that is present wins: tensor files on the command line,
+   --shape, the spec's `test: inputs:`, its `test: shapes:`. */
 #ifndef ATTILE_INPUTS_H
 #define ATTILE_INPUTS_H
 
@@ -9,8 +8,7 @@
 
 struct inputs {
     bool from_files;
-    struct workload_files files; /* when from_files; then the shape follows from
-                                  the files and the problem */
+    struct workload_files files; /* if from_files; the shape then follows from the files and the problem */
     struct text path[WORKLOAD_INPUTS];
     int shapes;
     const struct shape *shape; /* otherwise: borrowed from the spec, or given */
@@ -29,11 +27,12 @@ struct inputs {
         "lse_parts", 0, OPTION_TEXT, "FILE", "their LSE"                                                               \
     }
 
-/* Read and check everything against every feasible variant, so that nothing runs on bad input. Close in any case. */
+/* Reads everything and checks it against every feasible variant, so that nothing runs on bad input. Close in any
+   case. */
 enum exit_code inputs_open(struct inputs *inputs, struct cli *cli, struct catalog *catalog);
 void inputs_close(struct inputs *inputs);
 
-/* The shape to run variant `knobs` on, number `i` of inputs->shapes. */
+/* Returns the shape to run variant `knobs` on, number `i` of inputs->shapes. */
 struct shape inputs_shape(const struct inputs *inputs, const struct knobs *knobs, int i);
 
 #endif

@@ -1,4 +1,4 @@
-/* attile list: the variants of a spec, with the reasons of those that were pruned when asked. */
+/* attile list: the variants of a spec, optionally with the reasons why others were pruned. */
 #include "catalog.h"
 #include "terminal.h"
 
@@ -47,7 +47,7 @@ static void list_json(struct cli *cli, struct catalog *catalog, bool why, int fe
     json_close(&json);
 }
 
-/* A pruned variant may have no name: its knobs say which one it is. */
+/* A pruned variant may have no name, so its knobs identify it. */
 static void print_pruned(struct cli *cli, const struct variant *variant) {
     struct text knobs = {0};
     struct variant whole = *variant;
@@ -58,7 +58,7 @@ static void print_pruned(struct cli *cli, const struct variant *variant) {
     text_free(&knobs);
 }
 
-/* As they are found: a spec may stand for millions. */
+/* Prints variants as they are found: a spec may stand for millions. */
 static enum exit_code list_text(struct cli *cli, struct catalog *catalog, bool why) {
     struct variant variant;
     int feasible = 0, pruned = 0;
@@ -82,7 +82,7 @@ static enum exit_code list_text(struct cli *cli, struct catalog *catalog, bool w
     return CLI_OK;
 }
 
-/* Announce an enumeration that takes long. */
+/* Announces an enumeration that takes long. */
 static void announce(const struct cli *cli, const struct spec *spec) {
     double combinations = 1;
     for (int id = 0; spec && id < KNOB_COUNT; id++)

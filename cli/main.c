@@ -1,4 +1,4 @@
-/* attile: the command. Finds the verb in the table, reads its options by its table, runs it, writes its output. */
+/* attile: the command. Finds the verb in the table, reads its options by its table, runs it, and writes its output. */
 #include "cli.h"
 #include "diag.h"
 #include "terminal.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A verb is one word or two ("cache stat"); *words gets their number. */
+/* Finds a verb of one word or two ("cache stat"); *words receives their number. */
 static const struct verb *find_verb(int argc, const char *const *argv, int *words) {
     for (const struct verb *verb = verbs; verb->name; verb++) {
         const char *space = strchr(verb->name, ' ');
@@ -41,7 +41,7 @@ static enum exit_code unknown_verb(const struct cli *cli, int argc, const char *
     return CLI_USAGE;
 }
 
-/* Join the words of a problem that the shell passed as several arguments. */
+/* Joins the words of a problem that the shell passed as several arguments. */
 static void join_problem(struct cli *cli) {
     struct options *options = &cli->options;
     bool problem = false, pairs = options->arguments > 1 && cli->verb->least > 0;
@@ -98,7 +98,8 @@ static enum exit_code run(struct cli *cli, int argc, const char *const *argv) {
 
 static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
 
-/* Standard output is written at the end, except what a verb wrote itself. It is no error that the reader (head, say) has gone. */
+/* Writes standard output at the end, except for what a verb wrote itself. A reader (such as head) that closes the pipe
+   is not an error. */
 static enum exit_code flush(struct cli *cli, enum exit_code code) {
     if (cli->out.failed)
         return cli_error(cli, CLI_INTERNAL, "out of memory");

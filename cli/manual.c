@@ -5,7 +5,7 @@
 
 /* --- man pages ---------------------------------------------------------------------------------------------------- */
 
-/* Words as roff takes them: a dash that can be copied into a shell, quotes as they are, no line that is a request. */
+/* Escapes words for roff: dashes can be copied into a shell, quotes stay plain, and no line becomes a request. */
 static void print_words(struct text *page, const char *words, size_t size) {
     static const struct {
         char plain;
@@ -22,7 +22,7 @@ static void print_words(struct text *page, const char *words, size_t size) {
 
 static void print_all(struct text *page, const char *words) { print_words(page, words, strlen(words)); }
 
-/* Lines that begin with a blank stay as they are, as in attile help. */
+/* Lines that begin with a blank stay unchanged, as in attile help. */
 static void print_lines(struct text *page, const char *lines) {
     bool fixed = false;
     for (const char *line = lines; *line;) {

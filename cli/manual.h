@@ -1,10 +1,10 @@
-/* manual: man pages, and completions for shells, from the tables that read the command line. */
+/* manual: man pages and shell completions, from the tables that read the command line. */
 #ifndef ATTILE_MANUAL_H
 #define ATTILE_MANUAL_H
 
 #include "cli.h"
 
-/* What the overview says; help.c has it. */
+/* Text of the overview; defined in help.c. */
 extern const char help_about[], help_specs[], help_exit_codes[], help_environment[];
 
 void manual_overview(struct text *page); /* attile.1 */
@@ -14,7 +14,7 @@ void completion_bash(struct text *script);
 void completion_zsh(struct text *script);
 void completion_fish(struct text *script);
 
-/* Write all of them below DIR/share, each where its reader looks for it. */
+/* Writes all of them below DIR/share, each where its reader looks for it. */
 enum exit_code manual_save(const struct cli *cli, const char *folder);
 
 #endif

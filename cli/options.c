@@ -68,7 +68,7 @@ static bool set(struct options *options, const struct option *option, const char
     return true;
 }
 
-/* The argument of an option: attached (after '=' or a letter), else the next word. */
+/* Sets an option with its argument: attached (after '=' or a letter), else the next word. */
 static bool set_with(struct options *options, const struct option *option, const char *attached, int argc,
                      const char *const *argv, int *at, struct text *error) {
     if (option->kind == OPTION_FLAG) {
@@ -128,7 +128,7 @@ bool options_parse(const struct option *table, int argc, const char *const *argv
     return true;
 }
 
-/* The first given one of "tiles|model", or null. */
+/* Returns the first option of "tiles|model" that was given, or null. */
 static const struct option *find_given(const struct options *options, const char *names) {
     for (const struct option *option = options->table; option->name; option++)
         if (names && options_word(names, option->name) >= 0 && options->value[option - options->table].given)

@@ -1,4 +1,4 @@
-/* options: reads a command line by a table, and writes help from the same table, so that the two cannot differ. */
+/* options: reads a command line by a table, and writes help from the same table, so that the two cannot diverge. */
 #ifndef ATTILE_OPTIONS_H
 #define ATTILE_OPTIONS_H
 
@@ -18,10 +18,10 @@ struct option {
     char letter;      /* short form, or 0 */
     enum option_kind kind;
     const char *value; /* "FILE", "N", "auto|always|never"; null for flags */
-    const char *about; /* one sentence, small first letter, no stop; the default is in it */
+    const char *about; /* one sentence, lower-case first letter, no full stop; includes the default */
 };
 
-/* An option that does nothing by itself, or beside others: 'a|b' = any of these. */
+/* An option that has no effect alone, or together with others: 'a|b' = any of these. */
 struct option_rule {
     const char *verb, *option;    /* a null verb ends a table */
     const char *needs, *excludes; /* or null */
@@ -30,35 +30,35 @@ struct option_rule {
 struct option_value {
     bool given;
     const char *text; /* borrowed from argv */
-    int64_t number;   /* the number, or the number of the word */
+    int64_t number;   /* the number, or the index of the word */
 };
 
 enum { OPTIONS = 32, ARGUMENTS = 256 };
 
-/* What was on the command line. value[i] belongs to table[i]. Of an option given twice the last counts. */
+/* The parsed command line. value[i] belongs to table[i]. If an option is given twice, the last one counts. */
 struct options {
     const struct option *table;
     struct option_value value[OPTIONS];
-    const char *argument[ARGUMENTS]; /* what is not an option */
+    const char *argument[ARGUMENTS]; /* positional arguments */
     int arguments;
 };
 
-/* Read argv[0..argc). "--" ends the options; "-" alone is an argument. False with a sentence in *error. */
+/* Reads argv[0..argc). "--" ends the options; "-" alone is an argument. False with a sentence in *error. */
 bool options_parse(const struct option *table, int argc, const char *const *argv, struct options *options,
                    struct text *error);
 
-/* False with a sentence in *error when a rule of this verb is broken. */
+/* False with a sentence in *error when the options break a rule of this verb. */
 bool options_check(const struct options *options, const char *verb, const struct option_rule *rules,
                    struct text *error);
 
-/* The value of an option by its name; the table must have it. */
+/* Returns the value of an option by its name; the table must have it. */
 const struct option_value *options_get(const struct options *options, const char *name);
 
-/* One line an option, aligned, in HELP_WIDTH columns. */
+/* Prints one line per option, aligned, in HELP_WIDTH columns. */
 enum { HELP_WIDTH = 80 };
 void options_help(const struct option *table, struct text *text);
 
-/* Number of the word in "auto|always|never", or -1. */
+/* Returns the index of the word in "auto|always|never", or -1. */
 int options_word(const char *words, const char *word);
 
 #endif

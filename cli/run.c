@@ -1,4 +1,5 @@
-/* attile run: every feasible variant of a spec on the same tensors, each result checked, one row a variant. */
+/* attile run: runs every feasible variant of a spec on the same tensors, checks each result, and prints one row per
+   variant. */
 #include "check.h"
 #include "choose.h"
 #include "file.h"
@@ -42,10 +43,8 @@ struct job {
     struct inputs inputs;
     att_session *session;
     struct att_session_info info;
-    struct nvrtc *nvrtc;      /* null: not found, not wanted, or the device compiles
-                          with it anyway */
-    struct workload workload; /* the last one, kept for the next variant of the
-                               same problem */
+    struct nvrtc *nvrtc;      /* null: not found, not wanted, or the device compiles with it anyway */
+    struct workload workload; /* the last one, kept for the next variant of the same problem */
     struct check_options options;
     struct table table;
     struct variant_label label;
@@ -56,19 +55,19 @@ struct job {
     int64_t compared, nans; /* elements, over all rows */
 };
 
-struct row { /* what became of one variant, over all shapes */
+struct row { /* result of one variant over all shapes */
     const struct variant *variant;
     enum att_status status;
     struct att_kernel_info info;
     struct check_result sum; /* largest error, summed time, counters and mismatches */
-    int runs;                /* shapes it ran on */
+    int runs;                /* number of shapes it ran on */
     enum exit_code code;
-    bool elsewhere; /* its target is for other GPUs */
+    bool elsewhere; /* its target is for another GPU */
 };
 
 /* --- one variant -------------------------------------------------------------------------------------------------- */
 
-/* The host device knows no registers: ask NVRTC what the same source takes on a GPU. */
+/* The host device cannot report registers: this asks NVRTC how many the same source needs on a GPU. */
 static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row) {
     if (!job->nvrtc || row->info.registers >= 0)
         return;
@@ -77,7 +76,7 @@ static void ask_nvrtc(const struct job *job, att_kernel *kernel, struct row *row
     const char *entries[PLAN_LAUNCHES];
     struct binary binary = {0};
     struct failure failure = {0};
-    if (catalog_expand(&job->catalog, job->cli, row->variant, &again) == CLI_OK) { /* for the names of its entries */
+    if (catalog_expand(&job->catalog, job->cli, row->variant, &again) == CLI_OK) { /* for the entry names */
         for (int i = 0; i < again.plan.launches; i++)
             entries[i] = again.plan.launch[i].entry;
         struct compile_job compile = {.source = source,
@@ -150,7 +149,7 @@ static enum exit_code write_output(const struct job *job, const struct check_res
     struct text file = {0}, error = {0};
     struct npy npy = {.type = output->type, .count = output->count, .data = result->output};
     int first = job->workload.problem.family == family_softmax ? DIM_ROW : DIM_BATCH;
-    if (job->inputs.files.file[0].dims == 3) /* as the queries came, so the output goes */
+    if (job->inputs.files.file[0].dims == 3) /* the output has the dimensions of the query file */
         first = DIM_HEAD;
     for (int d = first; d < TENSOR_DIMS; d++)
         npy.dim[npy.dims++] = output->dim[d];
@@ -163,7 +162,7 @@ static enum exit_code write_output(const struct job *job, const struct check_res
     return ok ? CLI_OK : CLI_IO;
 }
 
-/* Returns false when there is no point in going on with this variant. */
+/* Returns false when it is pointless to go on with this variant. */
 static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int number) {
     struct cli *cli = job->cli;
     struct shape shape = inputs_shape(&job->inputs, &row->variant->knobs, number);
@@ -203,8 +202,8 @@ static bool run_shape(struct job *job, att_kernel *kernel, struct row *row, int 
     return row->status == ATT_OK;
 }
 
-/* There is no kernel to run. A spec may name the targets of many GPUs, so those of others are no failure. Ctrl-C reaches the
-   compiler too: then its failure is no news. */
+/* Reports that there is no kernel to run. A spec may name the targets of many GPUs, so those of other GPUs are not
+   failures. Ctrl-C reaches the compiler, too; its failure is then not reported. */
 static void report_missing(struct job *job, struct row *row) {
     row->elsewhere = job->catalog.spec && choose_missing(job->session, row->variant->knobs.target);
     if (!row->elsewhere)
@@ -226,7 +225,7 @@ static void report_missing(struct job *job, struct row *row) {
     }
 }
 
-/* A spec's variant is found as it is, a problem as a program would find it: the library chooses what was left open. */
+/* Finds a spec's variant as it is, and a problem as a program would: the library chooses what is open. */
 static att_kernel *find(struct job *job, struct row *row) {
     struct text problem = {0}, schedule = {0};
     att_kernel *kernel = NULL;
@@ -237,7 +236,7 @@ static att_kernel *find(struct job *job, struct row *row) {
     row->status = att_find(job->session, text_string(&problem), text_string(&schedule), &kernel);
     if (row->status == ATT_OK && !job->catalog.spec) {
         row->variant = &kernel->variant;
-        job->label = (struct variant_label){0}; /* of what was chosen, not of what a spec would have made of it */
+        job->label = (struct variant_label){0}; /* labels what was chosen, not what a spec would contain */
         variant_label_add(&job->label, row->variant);
         row->status = att_prepare(kernel);
     }
@@ -324,11 +323,11 @@ static enum exit_code run_all(struct job *job) {
         struct row row = {.variant = &variant, .info = {.registers = -1, .spill_bytes = -1}};
         if (!variant.feasible)
             continue;
-        if (!job->catalog.spec) /* until the library has chosen */
+        if (!job->catalog.spec) /* name until the library has chosen */
             snprintf(variant.name, sizeof variant.name, "%s", job->catalog.name);
         progress_show(&job->progress, job->done++, variant.name);
         run_variant(job, &row);
-        if (cli_interrupted()) /* half a row says nothing */
+        if (cli_interrupted()) /* half a row means nothing */
             break;
         code = cli_worse(code, row.code);
         if (hopeless(row.status))
@@ -387,8 +386,9 @@ static enum exit_code open_session(struct job *job) {
     return CLI_OK;
 }
 
-/* The problem by which inputs are checked before anything is compiled: att_find chooses, once. It has no schedule, unless it is feasible
-   with what is given of it: of some knobs, like precision, the algorithm of nobody's schedule knows nothing. */
+/* Makes the problem against which inputs are checked before anything is compiled: att_find chooses only once. Its
+   schedule is open, unless the problem is feasible with the knobs that were given: the algorithm of a default schedule
+   may not support some of them, such as precision. */
 static void leave_schedule_open(struct catalog *catalog) {
     const struct knobs open = knobs_default();
     struct variant given;
@@ -418,7 +418,7 @@ static void describe(struct job *job) {
     }
 }
 
-/* Variants of one problem follow each other. */
+/* True if two variants have the same problem; such variants follow each other. */
 static bool same_problem(const struct knobs *a, const struct knobs *b) {
     for (int id = 0; id < KNOB_COUNT; id++)
         if (knob_table[id].group == KNOB_GROUP_PROBLEM && !knob_same(a, b, (enum knob_id)id))
@@ -426,7 +426,7 @@ static bool same_problem(const struct knobs *a, const struct knobs *b) {
     return true;
 }
 
-/* Does --params fit every problem at every shape? */
+/* Checks that --params fits every problem at every shape. */
 static enum exit_code check_params(struct job *job) {
     struct cli *cli = job->cli;
     const char *given = job->inputs.files.params = cli_text(cli, "params", NULL);

@@ -24,7 +24,7 @@ static enum exit_code parse(struct shapes *shapes, const struct cli *cli, const 
     enum exit_code code = CLI_OK;
     for (const char *at = text; !code && at; at = strchr(at, ';') ? strchr(at, ';') + 1 : NULL) {
         size_t size = strcspn(at, ";");
-        if (strspn(at, " ,") == size) /* nothing before or after a ';' */
+        if (strspn(at, " ,") == size) /* empty part before or after a ';' */
             continue;
         if (shapes->count == SPEC_SHAPES)
             code = cli_error(cli, CLI_USAGE, "--shapes: more than %d shapes", SPEC_SHAPES);

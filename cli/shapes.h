@@ -1,4 +1,4 @@
-/* shapes: the --shapes option: several shapes in one text, or those of the spec, or what is usual for the family. */
+/* shapes: the --shapes option: several shapes in one text, or those of the spec, or the usual ones of the family. */
 #ifndef ATTILE_SHAPES_H
 #define ATTILE_SHAPES_H
 
@@ -16,7 +16,7 @@ struct shapes {
             "spec's, else 16384 tokens in sequences of 1024, 4096 and 16384)"                                          \
     }
 
-/* Read --shapes; `spec` may have shapes of its own. Reports what is wrong. */
+/* Reads --shapes; `spec` may have shapes of its own. Reports mistakes. */
 enum exit_code shapes_read(struct shapes *shapes, const struct cli *cli, const struct spec *spec);
 
 #endif

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What schedulers tell the processes they start. `first` and `step`, where there are such, shift and thin the index. */
+/* Environment variables that schedulers set for the processes they start. `first` and `step`, if any, are the offset
+   and the stride of the index. */
 static const struct scheduler {
     const char *index, *count, *first, *step;
 } schedulers[] = {
@@ -15,7 +16,7 @@ static const struct scheduler {
 
 enum { SHARDS = 1000000 };
 
-/* A whole number, all of the text; -1 when it is none. */
+/* Parses the whole text as an integer; -1 if it is not one. */
 static int number(const char *text) {
     char *end;
     if (!text || *text < '0' || *text > '9')

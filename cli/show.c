@@ -1,4 +1,5 @@
-/* attile show: the emitted source of a variant, as generated, or with the template line that each line came from. */
+/* attile show: prints the emitted source of a variant as generated, or with the template line that each line came
+   from. */
 #include "catalog.h"
 
 #include <string.h>

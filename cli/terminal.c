@@ -54,7 +54,7 @@ void progress_show(struct progress *progress, int done, const char *what) {
     struct text line = {0};
     text_print(&line, "[%.*s%*s] %d/%d %s", filled, "########################", BAR - filled, "", done, progress->total,
                what);
-    fprintf(stderr, "\r\033[K%.*s", progress->width - 1, text_string(&line)); /* a full line would begin another */
+    fprintf(stderr, "\r\033[K%.*s", progress->width - 1, text_string(&line)); /* a full line would wrap */
     fflush(stderr);
     text_free(&line);
 }
@@ -93,7 +93,7 @@ void table_cell(struct table *table, int column, enum cell_style style, const ch
     va_end(arguments);
     struct table_cell *cell = &table->cell[(table->rows - 1) * table->columns + column];
     free(cell->text);
-    *cell = (struct table_cell){text.bytes, style}; /* the cell takes the bytes over */
+    *cell = (struct table_cell){text.bytes, style}; /* the cell takes ownership of the bytes */
 }
 
 void table_open(struct table *table, int columns, const char *const *headings, const char *alignment) {
@@ -105,7 +105,7 @@ void table_open(struct table *table, int columns, const char *const *headings, c
     }
 }
 
-/* Columns that a UTF-8 text takes (none of ours is wide). */
+/* Returns the columns of a UTF-8 text (none of our characters is wide). */
 static int width_of(const char *text) {
     int width = 0;
     for (; text && *text; text++)
@@ -113,7 +113,7 @@ static int width_of(const char *text) {
     return width;
 }
 
-/* Does any row have text in this column? */
+/* True if any row has text in this column. */
 static bool has_values(const struct table *table, int column) {
     bool any = table->rows == 1;
     for (int row = 1; row < table->rows && !any; row++) {
@@ -123,7 +123,7 @@ static bool has_values(const struct table *table, int column) {
     return any;
 }
 
-/* The width of every column, 0 = left out. Where the whole is too wide, the widest words give way. */
+/* Finds the width of every column, 0 = left out. If the table is too wide, the widest text columns shrink. */
 static void find_widths(const struct table *table, int most, int *width) {
     enum { LEAST = 12, GAP = 2 };
     int total = -GAP;
@@ -145,7 +145,8 @@ static void find_widths(const struct table *table, int most, int *width) {
     }
 }
 
-/* Bytes of a text that fit into a line, up to where a word ends, or else a part of one; *next: where the next line begins. */
+/* Returns how many bytes of a text fit into a line, breaking after a word, or else within one; *next: where the next
+   line begins. */
 static int take_line(const char *text, int width, const char **next) {
     int columns = 0, word = 0, part = 0;
     const char *at = text;
@@ -161,7 +162,7 @@ static int take_line(const char *text, int width, const char **next) {
     return size;
 }
 
-/* One row: as many lines as the cell with most of them. */
+/* Prints one row: as many lines as the cell with the most lines. */
 static void print_row(const struct table *table, int row, const int *width, bool color, struct text *text) {
     static const char *const begin[] = {
         [CELL_PLAIN] = "", [CELL_GOOD] = "\033[32m", [CELL_BAD] = "\033[31m", [CELL_FAINT] = "\033[2m"};
@@ -171,7 +172,7 @@ static void print_row(const struct table *table, int row, const int *width, bool
     for (int column = 0; column < table->columns; column++)
         rest[column] = width[column] > 0 && cell[column].text ? cell[column].text : "";
     while (more) {
-        int blanks = 0; /* not yet printed: none at the end of a line */
+        int blanks = 0; /* pending blanks: none at the end of a line */
         more = false;
         for (int column = 0; column < table->columns; column++) {
             const char *piece = rest[column];
@@ -206,7 +207,7 @@ void table_free(struct table *table) {
     *table = (struct table){0};
 }
 
-/* Three significant digits with the unit that keeps the number small. */
+/* Prints three significant digits with the unit that keeps the number small. */
 static void print_scaled(struct text *text, double value, double step, const char *const *units, int count) {
     int unit = 0;
     while (unit + 1 < count && value >= step * 0.9995) {

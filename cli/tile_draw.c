@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-/* One cell of a picture stands for `group` by `group` tiles: what they are when they agree, else partial. */
+/* One cell of a picture stands for `group` by `group` tiles. Returns their class if they agree, else partial. */
 static enum formula_class cell(const struct tile_map *map, int group, int row, int column) {
-    int seen = 0; /* bit for each class */
+    int seen = 0; /* one bit per class */
     for (int r = row * group; r < (row + 1) * group && r < map->rows; r++)
         for (int c = column * group; c < (column + 1) * group && c < map->columns; c++)
             seen |= 1 << map->class[(size_t)r * (size_t)map->columns + (size_t)c];
@@ -41,7 +41,7 @@ static void print_escaped(const char *bytes, struct text *text) {
         }
 }
 
-/* Cells of one class that follow each other in a row are one rectangle; empty ones are the background. */
+/* Draws adjacent cells of one class in a row as one rectangle; empty ones are the background. */
 static void print_row(const struct tile_map *map, int group, int row, double size, struct text *text) {
     static const char *const names[] = {[FORMULA_PARTIAL] = "partial", [FORMULA_FULL] = "full"};
     int columns = divide_up(map->columns, group);

@@ -5,16 +5,16 @@
 
 enum { PAIRS_LOOKED_AT = 1 << 22 };
 
-/* What classifies, made once for all tiles. */
+/* Formulas that classify tiles, made once for all tiles. */
 struct classifier {
-    struct formula *parsed; /* of a mask that is a word; owned */
+    struct formula *parsed; /* the mask if it is a word; owned */
     const struct formula *mask;
     struct formula *some, *all;
     struct formula_keys keys;
     struct formula_env *env;
 };
 
-/* A word of the mask knob is an entry of the table. */
+/* A word of the mask knob is an expression in the table. */
 static bool open_classifier(struct classifier *c, const struct knobs *problem, struct params *params) {
     *c = (struct classifier){.mask = params->formulas.mask, .env = &params->env};
     if (!c->mask) {
@@ -34,7 +34,7 @@ static void close_classifier(struct classifier *c) {
     formula_keys_free(&c->keys);
 }
 
-/* As templates/expression/formula.cuh does it. */
+/* Classifies a tile as templates/expression/formula.cuh does. */
 static enum formula_class classify(const struct classifier *c, int64_t first, int64_t end, int64_t full_first,
                                    int64_t full_end) {
     const int64_t *name = c->env->name;
@@ -61,7 +61,7 @@ static void set_range(int64_t *name, enum formula_name first, int64_t origin, in
     name[first + 1] = origin + end - 1;
 }
 
-/* All tiles of one batch and head; `times` of them are alike. */
+/* Classifies all tiles of one batch and head; `times` such planes are alike. */
 static void classify_plane(struct tile_map *map, const struct classifier *c, int64_t times, bool keep) {
     int64_t *name = c->env->name, len_q = name[FORMULA_LEN_Q], len_kv = name[FORMULA_LEN_KV];
     for (int row = 0; row < map->rows; row++) {

@@ -1,4 +1,4 @@
-/* attile tune: measures which schedule of a problem is fastest on this GPU, and remembers. */
+/* attile tune: measures which schedule of a problem is fastest on this GPU, and records the results. */
 #include "catalog.h"
 #include "duration.h"
 #include "field.h"
@@ -50,9 +50,9 @@ struct job {
     const struct spec *spec;
     struct tuner tuner;
     struct candidates candidates;
-    struct model_gpu gpu; /* its own, or one that is better than none */
+    struct model_gpu gpu; /* the model of this GPU, or of another one if it is unknown */
     bool known_gpu;
-    att_session *validated; /* chooses by the table of --validate; null = no */
+    att_session *validated; /* chooses by the table of --validate; null = not given */
     struct journal journal;
     struct shapes shapes;
     struct shard shard;
@@ -129,7 +129,7 @@ static enum exit_code empty_space(const struct job *job) {
     return CLI_SPEC;
 }
 
-/* On this CPU plain sources only, unless the spec asks for others. */
+/* On this CPU only sources for target `any` are wanted, unless the spec asks for others. */
 static bool wanted(const void *context, const struct variant *variant) {
     const struct job *job = context;
     bool host = strcmp(job->tuner.setting.arch, "host") == 0, given = job->spec->axis[KNOB_target].place.line != 0;
@@ -175,7 +175,7 @@ static enum exit_code add_cell(struct job *job, int problem, int number) {
     return good ? CLI_OK : cli_error(job->cli, CLI_INTERNAL, "out of memory");
 }
 
-/* Cells: every problem at every shape, those of other shards left out. */
+/* Adds a cell for every problem at every shape, except those of other shards. */
 static enum exit_code fill_tuner(struct job *job) {
     enum exit_code code = find_candidates(job);
     int piece = 0;
@@ -195,7 +195,7 @@ static void print_left(struct text *text, double seconds) {
     text_print(text, "%d:%02d left", left / 60, left % 60);
 }
 
-/* "[######      ] 21/60 s 0:39 left, 3 of 12 done: head_dim=96 ... len_q=4096: 57 of 200 tried" */
+/* Shows "[######      ] 21/60 s 0:39 left, 3 of 12 done: head_dim=96 ... len_q=4096: 57 of 200 tried". */
 static void show(void *context, const struct tuner *tuner, int number) {
     struct job *job = context;
     struct text text = {0};

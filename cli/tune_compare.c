@@ -41,7 +41,7 @@ bool tune_pick_two(att_session *session, const struct knobs *like, const struct 
     if (!problem.failed && choose_read(session, text_string(&problem), NULL, &request, &failure) == ATT_OK &&
         choose_next(session, &request, &choice, NULL)) {
         good = field_add_default(session->templates, &choice.variant.knobs, tuner);
-        if (good && tuner->cell[tuner->cells - 1].candidates > OWN) /* nothing to compare with otherwise */
+        if (good && tuner->cell[tuner->cells - 1].candidates > OWN) /* else there is nothing to compare with */
             good = field_add(session->templates, &choice.variant.knobs, tuner);
     }
     failure_clear(&failure);

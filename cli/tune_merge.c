@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lines that are there already, as hashes: merging twice changes nothing. Open addressing; 0 = free. */
+/* Hashes of lines that are already there: merging twice changes nothing. Open addressing; 0 = free. */
 struct seen {
     uint64_t *hash;
     size_t room, count;
@@ -14,7 +14,7 @@ struct seen {
 
 struct merge {
     struct cli *cli;
-    struct journal *journal; /* null: only read */
+    struct journal *journal; /* null: read only */
     struct results results;
     struct seen seen;
     struct text line, error;
@@ -38,7 +38,7 @@ static bool insert(struct seen *seen, uint64_t hash) {
     return fresh;
 }
 
-/* Remember a line. False when it was there. When memory runs out: true, and *failed. */
+/* Remembers a line. False if it was there already. When memory runs out: true, and *failed. */
 static bool remember(struct seen *seen, uint64_t hash, bool *failed) {
     if (2 * seen->count >= seen->room) {
         struct seen more = {.room = seen->room ? 2 * seen->room : 1024};
@@ -70,7 +70,7 @@ static void take(void *context, const struct record *record) {
     results_add(&merge->results, record);
 }
 
-/* What --out holds already is merged with, not appended again. */
+/* Merges what --out already holds, but does not append it again. */
 static void take_old(void *context, const struct record *record) {
     struct merge *merge = context;
     struct journal *journal = merge->journal;
@@ -95,7 +95,7 @@ static enum exit_code read_files(struct merge *merge) {
     return CLI_OK;
 }
 
-/* The newest setting; a table needs one device. */
+/* Chooses the newest setting; a table needs one device. */
 static enum exit_code choose_setting(const struct merge *merge, int *chosen) {
     const struct results *results = &merge->results;
     int others = 0;

@@ -1,4 +1,4 @@
-/* tune_merge: attile tune --merge FILE...: many results files become one, and its tuned table. */
+/* tune_merge: attile tune --merge FILE...: merges many results files into one, and makes its tuned table. */
 #ifndef ATTILE_TUNE_MERGE_H
 #define ATTILE_TUNE_MERGE_H
 

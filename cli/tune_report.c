@@ -18,7 +18,7 @@ static bool is_lock(const char *option) { return strcmp(option, "lock") == 0; }
 
 /* --- the tuned table and the lock file ---------------------------------------------------------------------------------------------- */
 
-/* The table that is there already, or null: rows of other problems and shapes stay. */
+/* Opens the existing table, or null: rows of other problems and shapes stay. */
 static enum exit_code open_table(const struct cli *cli, const char *option, const char *device, struct tuned **tuned) {
     const char *path = cli_text(cli, option, NULL);
     struct text content = {0}, error = {0};

@@ -6,7 +6,7 @@
 
 struct kept {
     char *name;
-    char *variant; /* as variant_print says it */
+    char *variant; /* as printed by variant_print */
 };
 
 static void free_kept(void *kept) {

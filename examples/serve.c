@@ -1,12 +1,12 @@
-/* Continuous batching: sequences arrive, are prefilled together (ragged), decode one token a step together, and leave; K and V lie
-   in pages. Each step is checked against attention in doubles.
+/* Continuous batching: sequences arrive, are prefilled together (ragged), decode one token per step together, and
+   leave; K and V are paged. Each step is checked against attention in double precision.
 
-       example_serve [host | cuda] [fp16 | e4m3 | e5m2 | int8]      where, and what the cache is stored in (fp16)
+       example_serve [host | cuda] [fp16 | e4m3 | e5m2 | int8]      the device, and the type of the cache (fp16)
 
-   A decode step always has room for BATCH sequences; one that is not there has length 0. So the step is the same launches every
-   time. On a GPU they are captured in a CUDA graph once and replayed: lengths and page numbers are read on the device.
+   A decode step always has room for BATCH sequences; absent ones have length 0. So the launches are the same in every
+   step. On a GPU they are captured in a CUDA graph once and replayed: lengths and page numbers are read on the device.
    A cache of 8 bits has a scale for each row of K and V, which append_kv computes; attention reads both.
-   There is no model, only what attention needs of one: random embeddings, and random projections to Q, K and V. */
+   There is no model, only what attention needs from one: random embeddings, and random projections to Q, K and V. */
 #include <attile.h>
 #include <dlfcn.h>
 #include <math.h>
@@ -30,7 +30,7 @@ enum {
     ROW_PAGES = LONGEST / PAGE,
     Q_ROW = HEADS * DIM,
     KV_ROW = KV_HEADS * DIM,
-    PAGE_ROWS = PAGES * KV_HEADS * PAGE, /* each with a scale, where it has one */
+    PAGE_ROWS = PAGES * KV_HEADS * PAGE, /* each with a scale, if the cache has scales */
     PAGE_ELEMENTS = KV_HEADS * PAGE * DIM
 };
 static const double ROPE_BASE = 10000;
@@ -54,7 +54,7 @@ static void must(enum att_status status, const char *what) {
 
 /* --- 16-bit numbers, and the model ----------------------------------------------------------------------------------- */
 
-static uint16_t half_of(float x) { /* of numbers from 2^-14 to 2^15, and smaller ones to 2^-25 */
+static uint16_t half_of(float x) { /* for numbers from 2^-14 to 2^15, and smaller ones to within 2^-25 */
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
@@ -69,7 +69,8 @@ static double number_of(uint16_t half) {
     return half & 0x8000 ? -size : size;
 }
 
-/* The same of an element in memory, of each type that a cache may have. Infinity never comes, and NaN only where it is a fault. */
+/* The same for an element in memory, for each type that a cache may have. Infinity does not occur, and NaN only after a
+   fault. */
 static double fp16_at(const uint8_t *at) {
     uint16_t half;
     memcpy(&half, at, sizeof half);
@@ -90,7 +91,7 @@ static const struct storage {
     const char *name, *knobs;
     size_t bytes; /* of an element */
     double (*number_at)(const uint8_t *);
-    double most; /* that it can hold; 0 = numbers have no scale */
+    double most; /* largest value; 0 = no scale */
     double unit, least;
 } storages[] = {{"fp16", "", 2, fp16_at, 0, 0x1p-11, 0x1p-25},
                 {"e4m3", "dtype_kv=e4m3 kv_scale=token ", 1, e4m3_at, 448, 0x1p-4, 0x1p-10},
@@ -98,7 +99,8 @@ static const struct storage {
                 {"int8", "dtype_kv=int8 kv_scale=token ", 1, int8_at, 127, 0, 0.5}};
 static const struct storage *stored = storages;
 
-/* Element `column` of what matrix `which` makes of a token: from -1 to 1. A projection of a one-hot vector is a look-up. */
+/* Returns element `column` of the projection of a token by matrix `which`: from -1 to 1. Projecting a one-hot vector is
+   a look-up. */
 static uint16_t projected(int which, int token, int column) {
     uint32_t x = (uint32_t)(which * VOCABULARY + token) * 4096 + (uint32_t)column;
     x = (x ^ x >> 16) * 0x7FEB352Du;
@@ -107,7 +109,7 @@ static uint16_t projected(int which, int token, int column) {
 }
 enum { TO_Q, TO_K, TO_V, TO_TOKEN };
 
-/* The token whose embedding has the largest product with O. */
+/* Returns the token whose embedding has the largest product with O. */
 static int next_token(const uint16_t *o) {
     int best = 0;
     double most = -INFINITY;
@@ -127,21 +129,21 @@ static struct { int free[PAGES], count; } pool;
 
 static void pool_fill(void) {
     for (int i = 0; i < PAGES; i++)
-        pool.free[pool.count++] = (i * 7 + 3) % PAGES; /* in no order that helps */
+        pool.free[pool.count++] = (i * 7 + 3) % PAGES; /* in scattered order */
 }
 static int pages_of(int tokens) { return (tokens + PAGE - 1) / PAGE; }
 
 /* --- sequences --------------------------------------------------------------------------------------------------- */
 
 struct sequence {
-    int number; /* of its request; -1 = nobody is here */
+    int number; /* of its request; -1 = empty */
     int token[LONGEST], length, prompt, until;
     int32_t page[ROW_PAGES];
 };
 static struct sequence running[BATCH];
 static int arrived, left, checked;
-static double worst; /* error, in proportion to what is allowed */
-static double moved; /* O, by storing K and V */
+static double worst; /* error relative to the allowed error */
+static double moved; /* how far storing K and V moves O */
 
 static void grow(struct sequence *s, int length) {
     for (int i = pages_of(s->length); i < pages_of(length); i++)
@@ -159,7 +161,7 @@ static void leave(struct sequence *s) {
     left++;
 }
 
-/* Pages that all who are here may still ask for. */
+/* Returns the number of pages that the running sequences may still request. */
 static int promised(void) {
     int pages = 0;
     for (int b = 0; b < BATCH; b++)
@@ -202,7 +204,7 @@ static void compare(const struct sequence *s, const char *what, int position, in
     exit(1);
 }
 
-/* By how much an element of a row of DIM may be off where the row is stored: half a step of the type. */
+/* Returns how far storing a row of DIM may move an element of it: half a step of the type. */
 static double half_step(const double *row, int column) {
     double most = 0;
     for (int i = 0; i < DIM; i++)
@@ -210,14 +212,14 @@ static double half_step(const double *row, int column) {
     return fmax(stored->unit * fabs(row[column]), stored->least * (stored->most ? most / stored->most : 1));
 }
 
-/* The first tokens of a sequence at one K/V head: K and V as they are before they are stored, by how much storing may move
-   them, and what the cache holds of them. */
+/* The first tokens of a sequence at one K/V head: K and V before they are stored, how far storing may move them, and
+   what the cache holds of them. */
 struct keys {
     double k[LONGEST][DIM], v[LONGEST][DIM];
 };
 static struct keys exact, step, held;
 
-static struct { /* of the device, copied after each launch */
+static struct { /* copy of the cache on the device, made after each launch */
     uint8_t k[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)], v[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)];
     float k_scale[PAGE_ROWS], v_scale[PAGE_ROWS];
 } cache;
@@ -230,8 +232,9 @@ static void read_row(const struct sequence *s, int position, int kv, const uint8
                  (stored->most ? (double)scales[at] : 1);
 }
 
-/* Rows of the cache are within half a step of what was appended. fp32 may add to that, in units of 2^-24: RoPE less than 19, as its
-   elements are at most 1 (docs/numerics.md); the scale and the quotient 4 times the result, which is at most sqrt(2). */
+/* Rows of the cache are within half a step of what was appended. fp32 may add errors, in units of 2^-24: RoPE adds less
+   than 19, as its elements are at most 1 (docs/numerics.md); the scale and the quotient add 4 times the result, which
+   is at most sqrt(2). */
 static void read_keys(const struct sequence *s, int kv, int count) {
     const double FP32 = 25 * 0x1p-24;
     for (int j = 0; j < count; j++) {
@@ -249,7 +252,7 @@ static void read_keys(const struct sequence *s, int kv, int count) {
     }
 }
 
-/* The largest sum of |q k| / sqrt(DIM) over the first `count` rows of k. */
+/* Returns the largest sum of |q k| / sqrt(DIM) over the first `count` rows of k. */
 static double size_of_scores(const double *q, double (*k)[DIM], int count) {
     double most = 0;
     for (int j = 0; j < count; j++) {
@@ -261,7 +264,7 @@ static double size_of_scores(const double *q, double (*k)[DIM], int count) {
     return most;
 }
 
-/* O of one query, from the definition. */
+/* Computes O of one query, from the definition. */
 static void attend(const double *q, const struct keys *keys, int count, double *o) {
     double weight[LONGEST], sum = 0;
     for (int j = 0; j < count; j++) {
@@ -277,12 +280,12 @@ static void attend(const double *q, const struct keys *keys, int count, double *
     }
 }
 
-/* O of the token at `position`, all heads, beside two answers in doubles.
-   From what the cache holds: kernels round Q, weights and O to fp16, each by a factor within 1 +- U. A score is off by U sum |q k|,
-   so a weight by twice that, and O by that, its own rounding and those of all weights; elements of V are at most 1. Twice the sum is
-   allowed, for what fp32 does besides.
-   From what was appended: storing K moves scores by up to e, so weights by a factor within exp(+-2 e), and O by that and by
-   what storing V moves. */
+/* Checks O of the token at `position`, all heads, against two answers in double precision.
+   From what the cache holds: kernels round Q, weights and O to fp16, each by a factor within 1 +- U. A score is off by
+   U sum |q k|, so a weight by twice that, and O by that, its own rounding and those of all weights; elements of V are
+   at most 1. Twice the sum is allowed, to cover the errors of fp32.
+   From what was appended: storing K moves scores by up to e, so weights by a factor within exp(+-2 e), and O by that
+   and by how far storing moves V. */
 static void check(const struct sequence *s, int position, const uint16_t *o) {
     const double U = 0x1p-11;
     const int group = HEADS / KV_HEADS, count = position + 1;
@@ -309,10 +312,10 @@ static void check(const struct sequence *s, int position, const uint16_t *o) {
 
 /* --- the device -------------------------------------------------------------------------------------------------- */
 
-static struct { /* in device memory; room for the prompts of all */
+static struct { /* in device memory; with room for all prompts */
     uint16_t *q, *k, *v, *o;
     void *pages_k, *pages_v;
-    float *k_scale, *v_scale; /* null without */
+    float *k_scale, *v_scale; /* null without scales */
     int32_t *cu_seqlens, *lengths, *table;
     void *workspace;
     size_t workspace_size;
@@ -327,7 +330,7 @@ static void *reserve(size_t bytes) {
 static void receive(void *to, const void *from, size_t bytes) { must(att_copy_out(session, to, from, bytes), "copy"); }
 static void send(void *to, const void *from, size_t bytes) { must(att_copy_in(session, to, from, bytes), "copy"); }
 
-/* One token of a batch: row `row` of Q, K and V. */
+/* Projects one token of a batch to row `row` of Q, K and V. */
 static void project(uint16_t *q, uint16_t *k, uint16_t *v, int row, int token) {
     for (int c = 0; c < Q_ROW; c++)
         q[row * Q_ROW + c] = projected(TO_Q, token, c);
@@ -337,7 +340,7 @@ static void project(uint16_t *q, uint16_t *k, uint16_t *v, int row, int token) {
     }
 }
 
-/* Tokens lie one after the other, (tokens, heads, DIM), whether there is one of each sequence or they are packed. */
+/* Tokens are contiguous, (tokens, heads, DIM), whether there is one per sequence or they are packed. */
 static struct att_tensor tokens_at(void *data, int row) { return (struct att_tensor){data, row, DIM, row}; }
 
 static struct att_args append_args(int most_new, int tokens) {
@@ -391,7 +394,7 @@ static struct att_args attention_args(int most_new, int tokens) {
 
 /* --- the graph of a decode step, on a GPU ------------------------------------------------------------------------------ */
 
-/* Functions of the driver, under the names that libcuda has. Each returns 0 or an error. */
+/* Driver functions, under their names in libcuda. Each returns 0 or an error. */
 #define DRIVER(FUNCTION)                                                                                               \
     FUNCTION(cuInit, (unsigned))                                                                                       \
     FUNCTION(cuDevicePrimaryCtxRetain, (void **, int))                                                                 \
@@ -457,13 +460,13 @@ static void send_lengths(void) {
     int32_t lengths[BATCH], table[BATCH * ROW_PAGES];
     for (int b = 0; b < BATCH; b++) {
         lengths[b] = running[b].length;
-        memcpy(table + b * ROW_PAGES, running[b].page, sizeof running[b].page); /* stale behind the last page */
+        memcpy(table + b * ROW_PAGES, running[b].page, sizeof running[b].page); /* stale past the last page */
     }
     send(device.lengths, lengths, sizeof lengths);
     send(device.table, table, sizeof table);
 }
 
-/* What a launch has left: rows of O, and the cache. */
+/* Copies the results of a launch: rows of O, and the cache. */
 static void receive_results(uint16_t *o, int tokens) {
     size_t bytes = PAGES * PAGE_ELEMENTS * stored->bytes;
     receive(o, device.o, (size_t)tokens * Q_ROW * sizeof *o);
@@ -475,7 +478,7 @@ static void receive_results(uint16_t *o, int tokens) {
     }
 }
 
-/* All prompts that have just arrived, packed. The others have no new token in this launch. */
+/* Prefills all prompts that have just arrived, packed. The other sequences have no new token in this launch. */
 static void prefill(const bool *is_new) {
     static uint16_t q[BATCH * LONGEST * Q_ROW], k[BATCH * LONGEST * KV_ROW], v[BATCH * LONGEST * KV_ROW],
         o[BATCH * LONGEST * Q_ROW];
@@ -505,7 +508,7 @@ static void prefill(const bool *is_new) {
     }
 }
 
-/* One more token of everyone. */
+/* Decodes one more token of every sequence. */
 static void decode(bool gpu) {
     uint16_t q[BATCH * Q_ROW] = {0}, k[BATCH * KV_ROW] = {0}, v[BATCH * KV_ROW] = {0}, o[BATCH * Q_ROW];
     for (int b = 0; b < BATCH; b++)
@@ -533,7 +536,7 @@ static void decode(bool gpu) {
 
 static void *reserve_rubbish(size_t bytes) {
     static uint8_t rubbish[PAGES * PAGE_ELEMENTS * sizeof(uint16_t)];
-    memset(rubbish, 0xFF, sizeof rubbish); /* NaN in all types of floats */
+    memset(rubbish, 0xFF, sizeof rubbish); /* NaN in all float types */
     void *memory = reserve(bytes);
     send(memory, rubbish, bytes);
     return memory;
@@ -545,7 +548,7 @@ static void make_memory(void) {
     device.k = reserve(tokens * KV_ROW * two);
     device.v = reserve(tokens * KV_ROW * two);
     device.o = reserve(tokens * Q_ROW * two);
-    /* A new page holds whatever was there: NaN here, so that a kernel that reads too much is noticed. */
+    /* A new page holds old data: NaN here, so that a kernel that reads too much is noticed. */
     device.pages_k = reserve_rubbish(PAGES * PAGE_ELEMENTS * stored->bytes);
     device.pages_v = reserve_rubbish(PAGES * PAGE_ELEMENTS * stored->bytes);
     device.k_scale = stored->most ? reserve_rubbish(PAGE_ROWS * sizeof(float)) : NULL;
@@ -562,7 +565,7 @@ static void make_memory(void) {
     device.workspace = reserve(device.workspace_size);
 }
 
-/* What a word of the command line asks for. */
+/* Interprets a word of the command line. */
 static bool understood(const char *word, struct att_options *options) {
     if (strcmp(word, "host") == 0 || strcmp(word, "cuda") == 0) {
         options->device = *word == 'h' ? ATT_DEVICE_HOST : ATT_DEVICE_CUDA;

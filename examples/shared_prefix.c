@@ -1,6 +1,6 @@
-/* Many sequences that begin with the same keys, a system prompt say: one call attends to these keys once for all of them, to each
-   one's own keys, and merges the two. K and V are pages of one cache; the pages of the prefix stand in every page table. With int8 the
-   cache has 8 bits and a scale for each row.
+/* Many sequences begin with the same keys, such as a system prompt. One call attends to these keys once for all
+   sequences, attends to the own keys of each sequence, and merges the two results. K and V are pages of one cache; the
+   pages of the prefix are in every page table. With int8 the cache has 8 bits and a scale for each row.
 
        example_shared_prefix [host | cuda] [int8] */
 #include <attile.h>
@@ -58,7 +58,7 @@ static double of_half(uint16_t half) {
     return half & 0x8000 ? -size : size;
 }
 
-/* A row of K or V is so many times its codes, which are -8 to 8. */
+/* A row of K or V is this scale times its codes, which are -8 to 8. */
 static float scale_of(int row) { return (float)(1 + row % 4) / 32; }
 
 enum { CACHE = PAGES * PAGE_ELEMENTS, CACHE_ROWS = CACHE / DIM };
@@ -82,7 +82,8 @@ static struct att_tensor pages_on_device(const double *x, const int8_t *code, in
     return (struct att_tensor){data, PAGE_ELEMENTS, PAGE * DIM, DIM};
 }
 
-/* The largest error of a sequence's O, in units of what roundings of the weights and of O to fp16 may make. */
+/* Returns the largest error of a sequence's O, in units of the error that rounding the weights and O to fp16 may
+   cause. */
 static double error_of(int b, const uint16_t *o) {
     double worst = 0;
     for (int h = 0; h < HEADS; h++) {
@@ -136,14 +137,14 @@ int main(int count, char **word) {
         v[i] = (double)scale[i / DIM] * v_code[i];
     }
     for (int b = 0; b < BATCH; b++) {
-        own_length[b] = b * 7 % (OWN_PAGES * PAGE + 1); /* 0 to both pages */
+        own_length[b] = b * 7 % (OWN_PAGES * PAGE + 1); /* from none to both pages full */
         for (int i = 0; i < ROW_PAGES; i++)
             table[b * ROW_PAGES + i] = i < PREFIX_PAGES ? PAGES - 1 - i : b * OWN_PAGES + i - PREFIX_PAGES;
     }
     int32_t prefix_length = PREFIX, *device_table = on_device(table, sizeof table);
     struct att_tensor pages_k = pages_on_device(k, k_code, bytes), pages_v = pages_on_device(v, v_code, bytes);
     float *scales =
-        bytes ? on_device(scale, sizeof scale) : NULL; /* (pages, kv_heads, page_size); K and V have the same */
+        bytes ? on_device(scale, sizeof scale) : NULL; /* (pages, kv_heads, page_size); the same for K and V */
     struct att_args args = {.size = sizeof args,
                             .family = ATT_ATTENTION_FORWARD,
                             .attention = {.q = {halves_on_device(q, BATCH * Q_ROW), Q_ROW, DIM, Q_ROW},
@@ -156,7 +157,7 @@ int main(int count, char **word) {
                                           .len_q = 1,
                                           .len_kv = OWN_PAGES * PAGE,
                                           .lengths_kv = on_device(own_length, sizeof own_length),
-                                          .page_table = device_table + PREFIX_PAGES, /* what follows the prefix */
+                                          .page_table = device_table + PREFIX_PAGES, /* the part after the prefix */
                                           .page_table_row_stride = ROW_PAGES,
                                           .pages = PAGES,
                                           .k_scale = scales,
@@ -168,7 +169,7 @@ int main(int count, char **word) {
                                        .v = pages_v,
                                        .len = PREFIX,
                                        .lengths_kv = on_device(&prefix_length, sizeof prefix_length),
-                                       .page_table = device_table, /* the first row begins with the prefix, like all */
+                                       .page_table = device_table, /* like all rows, the first begins with the prefix */
                                        .pages = PAGES,
                                        .k_scale = scales,
                                        .v_scale = scales};

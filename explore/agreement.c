@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static const double TIE = 0.01; /* of two measurements, as a logarithm: closer ones have no order */
+static const double TIE = 0.01; /* as a logarithm: two measurements closer than this have no order */
 
 static void count_pairs(const struct agreement_point *point, int points, struct agreement *a) {
     for (int i = 0; i < points; i++)

@@ -65,7 +65,7 @@ static void compile_body(void *context, int channel) {
 
 struct seat {
     struct worker worker;
-    int item; /* what it compiles, or IDLE */
+    int item; /* the item it compiles, or IDLE */
     double deadline;
 };
 
@@ -84,7 +84,7 @@ static bool start(struct pool *pool, struct seat *seat) {
     return worker_start(&seat->worker, body, (void *)(uintptr_t)pool->options, pool->error);
 }
 
-/* Give a seat its next variant. A worker that died while idle is started anew, once. */
+/* Gives a seat its next variant. A worker that died while idle is restarted once. */
 static bool hand_out(struct pool *pool, struct seat *seat) {
     if (pool->next == pool->count)
         return true;
@@ -109,12 +109,12 @@ static void finish(struct pool *pool, struct seat *seat) {
     seat->item = IDLE;
 }
 
-/* The worker answered, or died. False when nothing more can be compiled. */
+/* Handles a worker that answered or died. False when nothing more can be compiled. */
 static bool take(struct pool *pool, struct seat *seat) {
     struct compiled *result = &pool->result[seat->item];
     if (!worker_receive(seat->worker.channel, result, sizeof *result)) {
         struct text how = {0};
-        usleep(20000); /* until it can be said how it ended */
+        usleep(20000); /* until its exit status is available */
         worker_stop(&seat->worker, &how);
         *result = (struct compiled){.outcome = COMPILE_CRASHED, .registers = -1, .spill_bytes = -1, .instructions = -1};
         snprintf(result->message, sizeof result->message, "the compiling process %s",
@@ -136,7 +136,7 @@ static void give_up(struct pool *pool, struct seat *seat) {
     finish(pool, seat);
 }
 
-/* Wait a moment, and take what came. */
+/* Waits briefly, and takes the answers that arrived. */
 static bool wait_for_answers(struct pool *pool) {
     struct pollfd wait[WORKERS_MOST];
     for (int i = 0; i < pool->seats; i++)

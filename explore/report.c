@@ -25,7 +25,7 @@ int report_add_shape(struct report *report, const struct shape *shape) {
     return report->shapes++;
 }
 
-/* "bf16 d128 causal": what a kernel's name says of its problem. */
+/* Prints "bf16 d128 causal": the problem as a kernel's name has it. */
 static void name_problem(const struct variant *variant, char *name, size_t size) {
     struct text text = {0};
     const struct knobs *k = &variant->knobs;

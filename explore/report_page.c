@@ -1,4 +1,4 @@
-/* report_page: a report as HTML. One section a picture; a problem's sections stand together. */
+/* report_page: a report as HTML, with one section per picture; the sections of a problem are adjacent. */
 #include "report.h"
 #include "svg.h"
 
@@ -49,7 +49,7 @@ static void name_shape(const struct report *report, int shape, char *out, size_t
     text_free(&text);
 }
 
-/* The schedule as a kernel's name has it: of the knobs in `which` (bit KNOB_... set) those that its template uses. */
+/* Prints the schedule as in a kernel's name: those knobs in `which` (bit KNOB_... set) that its template uses. */
 static void name_schedule(const struct report_point *point, knob_flags which, char *out, size_t size) {
     struct text text = {0};
     for (int id = 0; id < KNOB_COUNT; id++) {
@@ -75,7 +75,7 @@ static void print_time(char *out, size_t size, double seconds) {
                  seconds < 1e-3 ? seconds * 1e6 : seconds * 1e3);
 }
 
-/* What hovering over a mark says. */
+/* Prints the tooltip of a mark. */
 static void describe(const struct report *report, const struct report_point *point, char *out, size_t size) {
     char shape[LINE], predicted[32], measured[32];
     name_shape(report, point->shape, shape, sizeof shape);
@@ -98,7 +98,7 @@ static void paragraph(struct text *html, const char *words) {
 
 /* --- choosing points ------------------------------------------------------------------------------------------------- */
 
-/* Points worth a dot: what was compiled or measured; everything when nothing was. */
+/* True for points worth a dot: those compiled or measured, or all if there are none. */
 static bool is_dot(const struct report *report, const struct report_point *point, bool any) {
     (void)report;
     return time_of(point) > 0 && (any || point->compiled || point->measured > 0);
@@ -111,7 +111,7 @@ static bool nothing_but_predicted(const struct report *report) {
     return true;
 }
 
-/* The fastest of a problem at a shape: measured ones come before predicted ones. */
+/* Returns the fastest point of a problem at a shape: measured ones come before predicted ones. */
 static const struct report_point *winner(const struct report *report, int problem, int shape) {
     const struct report_point *best = NULL;
     for (int i = 0; i < report->points; i++) {
@@ -166,7 +166,8 @@ static void write_winners(const struct report *report, struct text *html) {
 
 /* --- heat map -------------------------------------------------------------------------------------------------------- */
 
-/* The different values of a knob among the points of a problem, sorted; returns how many, MAP_VALUES at most. */
+/* Lists the distinct values of a knob among the points of a problem, sorted; returns their number, at most
+   MAP_VALUES. */
 static int find_values(const struct report *report, int problem, int id, int *value) {
     int count = 0;
     for (int i = 0; i < report->points; i++) {
@@ -185,7 +186,7 @@ static int find_values(const struct report *report, int problem, int id, int *va
     return count;
 }
 
-/* What the caller named, else the sizes of a tile, else the two integer knobs with most values. */
+/* Chooses the knobs that the caller named, else the tile sizes, else the two integer knobs with most values. */
 static void choose_knobs(const struct report *report, int problem, int *x, int *y) {
     int values[MAP_VALUES], most = 1, second = 1;
     *x = report->map_x;
@@ -281,7 +282,7 @@ static void write_maps(const struct report *report, int problem, struct text *ht
 
 /* --- dots ------------------------------------------------------------------------------------------------------------ */
 
-/* Marks by algorithm. */
+/* Lists the algorithms: each has a mark. */
 static int list_algorithms(const struct report *report, int *algorithm, const char **name) {
     int count = 0;
     for (int i = 0; i < report->points; i++) {
@@ -303,7 +304,7 @@ static int kind_of(const struct report_point *point, const int *algorithm, int c
     return 0;
 }
 
-/* Below a plot: what its marks mean, of those that are there, and what filled ones are. */
+/* Writes the legend below a plot: the meaning of the marks that occur, and of filled ones. */
 static void write_legend(const char **name, int count, unsigned plotted, const char *filled, struct text *html) {
     for (int i = 0; i < count; i++)
         name[i] = plotted >> i & 1 ? name[i] : NULL;
@@ -315,7 +316,7 @@ static void write_roofline(const struct report *report, struct text *html) {
     int algorithm[MARKS], dots = 0;
     const char *name[MARKS];
     int count = list_algorithms(report, algorithm, name);
-    unsigned plotted = 0; /* bit of each mark */
+    unsigned plotted = 0; /* one bit per mark */
     bool any = nothing_but_predicted(report), tensor = false, filled = false;
     double least_x = INFINITY, most_x = 0, least_y = INFINITY, most_y = 0;
     for (int i = 0; i < report->points; i++) {
@@ -407,7 +408,7 @@ static void write_prediction(const struct report *report, struct text *html) {
     write_legend(name, count, plotted, NULL, html);
 }
 
-/* Time over the best of its problem and shape against shared memory; who is on the front is filled. */
+/* Plots time, relative to the best of its problem and shape, against shared memory; points on the front are filled. */
 static void write_front(const struct report *report, int problem, struct text *html) {
     const char *kinds[] = {"up to 128 registers", "up to 168 registers", "more registers"};
     unsigned plotted = 0;
@@ -449,7 +450,7 @@ static void write_front(const struct report *report, int problem, struct text *h
 
 /* --- the best, in numbers ------------------------------------------------------------------------------------------- */
 
-/* Schedule knobs that differ among the rows of a table: the others need not be said in each. */
+/* Finds the schedule knobs that differ among the rows of a table: the others need not be repeated in each. */
 static knob_flags find_varying(const struct report_point *const *row, int rows) {
     knob_flags varying = KNOB_FLAG(KNOB_algorithm);
     for (int id = 0; id < KNOB_COUNT; id++)

@@ -1,4 +1,4 @@
-/* report_results: lines of a results file -> points of a report. */
+/* report_results: reads lines of a results file into points of a report. */
 #include "journal.h"
 #include "report.h"
 #include "winners.h"
@@ -16,7 +16,7 @@ static bool is_known(struct report *report, const struct variant *variant) {
     int problems = report->problems;
     int found = report_add_problem(report, variant);
     bool known = found >= 0 && found < problems;
-    report->problems = problems; /* it was not there */
+    report->problems = problems; /* undo the addition */
     return known;
 }
 
@@ -25,7 +25,7 @@ static int find_shape(struct reading *reading, const struct shape *shape) {
     int found = report_add_shape(reading->report, shape);
     if (found < shapes || !reading->known_only)
         return found;
-    reading->report->shapes = shapes; /* it was not there */
+    reading->report->shapes = shapes; /* undo the addition */
     return -1;
 }
 

@@ -34,7 +34,7 @@ struct axis svg_axis(const char *label, double least, double most, bool log) {
     return (struct axis){label, least - room, most + room, false};
 }
 
-/* 0 to 1 along the axis. */
+/* Maps a value to 0 to 1 along the axis. */
 static double along(const struct axis *axis, double value) {
     if (axis->log)
         return value > 0 ? log(value / axis->least) / log(axis->most / axis->least) : -1;
@@ -46,7 +46,7 @@ static double y_of(const struct plot *plot, double y) {
     return HEIGHT - BOTTOM - along(&plot->y, y) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Round numbers of one axis: 1, 2, 5 times powers of ten; fewer where they would be too many. */
+/* Finds round numbers on an axis: 1, 2, 5 times powers of ten; fewer where they would be too many. */
 static int find_ticks(const struct axis *axis, double *tick, int most) {
     int count = 0;
     if (axis->log) {
@@ -93,7 +93,7 @@ void plot_open(struct plot *plot, struct text *text, struct axis x, struct axis 
     text_print(text, "</text>\n");
 }
 
-/* A shape for each colour. */
+/* Draws a mark. Each colour has its own shape. */
 static void print_mark(struct text *text, double x, double y, int kind, bool strong) {
     static const char *const paths[MARKS] = {"",
                                              "m-4 -4h8v8h-8z",
@@ -122,7 +122,7 @@ void plot_mark(const struct plot *plot, double x, double y, int kind, bool stron
     text_print(plot->text, "</title>%s\n", kind % MARKS == 0 ? "</circle>" : "</path>");
 }
 
-/* Straight on the axes as they are: lines of roofs are straight on log axes. Cut to the frame. */
+/* Draws a line that is straight on the axes as they are: roofs are straight on log axes. Clips it to the frame. */
 void plot_line(const struct plot *plot, double x1, double y1, double x2, double y2, bool dashed, const char *label) {
     double a = along(&plot->x, x1), b = along(&plot->x, x2), c = along(&plot->y, y1), d = along(&plot->y, y2);
     double from = 0, to = 1;
@@ -199,7 +199,7 @@ void grid_head(const struct grid *grid, int column, int row, const char *words) 
 void grid_cell(const struct grid *grid, int column, int row, double share, const char *words, const char *title) {
     int x = HEAD_WIDTH + column * grid->cell_width, y = HEAD_HEIGHT + row * CELL_HEIGHT;
     share = fmin(share, 1);
-    /* from almost white to dark blue */
+    /* from nearly white to dark blue */
     int red = (int)(238 - 230 * share), green = (int)(243 - 195 * share), blue = (int)(250 - 143 * share);
     if (share < 0)
         return;

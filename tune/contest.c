@@ -24,7 +24,7 @@ bool contest_open(struct contest *contest, int entrants) {
 
 void contest_close(struct contest *contest) {
     if (contest->entrant)
-        free(contest->entrant[0].time); /* one block for all */
+        free(contest->entrant[0].time); /* one allocation for all entrants */
     free(contest->entrant);
     free(contest->standing);
     *contest = (struct contest){0};
@@ -41,7 +41,7 @@ static int compare_times(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of the first `passes` passes. */
+/* Returns the median of the first `passes` passes. */
 static double median(const struct entrant *entrant, int passes) {
     float sorted[CONTEST_PASSES];
     if (passes <= 0)
@@ -76,7 +76,8 @@ static int compare_standings(const void *a, const void *b) {
     return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->entrant - y->entrant;
 }
 
-/* All runners of a round have their passes: the faster half survives, and who is kept. Ties go to the earlier. */
+/* Ends a round in which all runners have their passes: the faster half survives, as do kept entrants. Ties go to the
+   earlier entrant. */
 static void halve(struct contest *contest, int round) {
     int runners = 0;
     for (int i = 0; i < contest->entrants; i++)
@@ -89,7 +90,7 @@ static void halve(struct contest *contest, int round) {
     }
 }
 
-/* Replay the rounds that are complete. Returns the one that goes on, or -1 when the contest is over. */
+/* Replays the complete rounds. Returns the current one, or -1 when the contest is over. */
 static int current_round(struct contest *contest) {
     for (int i = 0; i < contest->entrants; i++)
         contest->entrant[i].survived = 0;

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The model cannot tell kernels apart whose times are this close: among them lots are drawn. */
+/* The model cannot distinguish kernels whose times are this close: their order is random. */
 static const double STEP = 0.02;
-static const double WRONG_BY = 3; /* the model may be: what it expects to take longer than so many times is not drawn */
+static const double WRONG_BY = 3; /* possible error factor of the model: slower predictions than that are not drawn */
 
 /* --- problems ----------------------------------------------------------------------------------------------------- */
 
-/* What goes without saying is not said: then a knob that is new tomorrow leaves the texts of today as they are. */
+/* Omits implied values, so that a future knob does not change the texts of today. */
 static bool is_said(const struct knobs *problem, enum knob_id id) {
     int value = knob_get(problem, id);
     if (id == KNOB_family || id == KNOB_dtype || id == KNOB_head_dim)
@@ -26,7 +26,7 @@ void field_print_problem(const struct knobs *knobs, struct text *text) {
     knob_flags said = 0;
     for (int id = 0; id < KNOB_COUNT; id++)
         said |= is_said(knobs, (enum knob_id)id) ? KNOB_FLAG(id) : 0;
-    if (*knobs->formulas.params) /* these are printed with the mask */
+    if (*knobs->formulas.params) /* parameters are printed with the mask */
         said |= KNOB_FLAG(KNOB_mask);
     knobs_print(knobs, said, text);
 }
@@ -42,11 +42,11 @@ bool field_fits(const struct knobs *knobs, const struct shape *shape) {
 
 /* --- picking ------------------------------------------------------------------------------------------------------ */
 
-struct draw { /* a candidate, and its place in the two orders */
+struct draw { /* a candidate, and its keys in the orders */
     const struct candidate *candidate;
     float seconds;   /* predicted; infinite = not known */
-    int step;        /* how many steps slower than the best is predicted */
-    uint64_t number; /* drawn for it */
+    int step;        /* how many steps slower than the best it is predicted to be */
+    uint64_t number; /* random number of the candidate */
 };
 
 static uint64_t draw_number(const struct candidate *candidate) {
@@ -73,15 +73,15 @@ static int by_step(const void *a, const void *b) {
     return x->step != y->step ? x->step - y->step : by_number(a, b);
 }
 
-/* Of every four candidates one is the model's first, two are drawn among the model's best, and one among all. */
+/* Of every four candidates, one is the model's first choice, two are drawn from the model's best, and one from all. */
 static const struct phase {
-    int quarters; /* of the candidates, when it ends */
+    int quarters; /* share of the candidates at the end of the phase, in quarters */
     int (*order)(const void *a, const void *b);
 } phases[] = {{1, by_time}, {3, by_step}, {4, by_number}};
 
 enum { PHASES = sizeof phases / sizeof *phases };
 
-/* The digest of a kernel that is a candidate elsewhere: expanding a source takes a millisecond. */
+/* Returns the digest of a kernel that is a candidate elsewhere: expanding a source takes a millisecond. */
 static const char *recall_digest(const struct tuner *tuner, const struct variant *variant) {
     for (int i = 0; i < tuner->kernels; i++)
         if (variant_same(&tuner->kernel[i].variant, variant))
@@ -119,7 +119,7 @@ bool field_add_default(const struct template_set *set, const struct knobs *like,
     return good;
 }
 
-/* Sorted by predicted time; those that are surely too slow left out. */
+/* Returns candidates sorted by predicted time, without those that are surely too slow. */
 static struct draw *make_draw(const struct candidates *all, int problem, int shape, int *count) {
     int found;
     const struct candidate *first = candidates_of(all, problem, &found);

@@ -13,11 +13,11 @@ enum { CHUNK = 1 << 16, LINE_MOST = 1 << 20 };
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-struct lines { /* cuts a file into lines */
+struct lines { /* splits a file into lines */
     int file;
     int64_t offset; /* of the next byte to read */
     struct text rest;
-    int64_t whole; /* bytes up to and with the last newline */
+    int64_t whole; /* bytes up to and including the last newline */
 };
 
 typedef bool visit_line(void *context, const char *line, size_t size); /* false ends the reading */
@@ -58,7 +58,7 @@ struct records {
     journal_visit *visit;
     void *context;
     int strange, line;
-    struct text renamed; /* what the first record is told that speaks of knobs by the names of an earlier version */
+    struct text renamed; /* message for the first record that names knobs as an earlier version did */
 };
 
 static bool read_record(void *context, const char *line, size_t size) {
@@ -110,7 +110,7 @@ bool journal_read_file(const char *path, journal_visit *visit, void *context, in
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Record locks belong to the process: forked workers do not hold them, and the holder has a number. */
+/* Record locks belong to the process: forked workers do not hold them, and the lock names the process that holds it. */
 static bool lock(int file, const char *path, struct text *error) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(file, F_SETLK, &whole) == 0)
@@ -137,7 +137,7 @@ static bool ignore_line(void *context, const char *line, size_t size) {
     return true;
 }
 
-/* Is it empty, or does it begin as ours do? A file of ours whose first line is torn begins so too. */
+/* True if the file is empty or begins like ours, which includes one of ours whose first line is torn. */
 static bool ours(int file) {
     static const char begin[] = "{\"schema\": \"" RECORD_SCHEMA "\"";
     struct lines lines = {.file = file};
@@ -164,7 +164,7 @@ static bool drop_torn(struct journal *journal, struct text *error) {
     return true;
 }
 
-/* A device or a pipe cannot be read again, or never ends. */
+/* A device or a pipe cannot be read twice, or never ends. */
 static bool is_file(int file) {
     struct stat status;
     return fstat(file, &status) == 0 && S_ISREG(status.st_mode);

@@ -1,5 +1,5 @@
 /* record: one measurement or failure of one kernel on one shape, and its line in a results file: a flat JSON object
-   with every field of record.def. What is printed reads back the same. */
+   with every field of record.def. A printed record reads back the same. */
 #ifndef ATTILE_RECORD_H
 #define ATTILE_RECORD_H
 
@@ -16,14 +16,14 @@ struct record {
 #include "record.def"
 };
 
-/* Everything unknown: texts empty, integers -1, numbers NaN. */
+/* Sets everything to unknown: texts empty, integers -1, numbers NaN. */
 void record_clear(struct record *record);
 
-/* Append the line, with its newline. */
+/* Appends the line, with its newline. */
 void record_print(const struct record *record, struct text *line);
 
-/* Read a line. Fields that are missing or of another kind stay unknown, those that are not ours are skipped. False when it
-   is no JSON object with our schema. */
+/* Reads a line. Fields that are missing or of another type stay unknown; foreign fields are skipped. False when it is
+   not a JSON object with our schema. */
 bool record_read(const char *line, size_t size, struct record *record);
 
 static inline bool record_ok(const struct record *record) { return record->status[0] == 'o'; }

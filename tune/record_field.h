@@ -1,4 +1,5 @@
-/* record_field: the fields of a record as a table, for its printer and its reader, which include different JSON. */
+/* record_field: the fields of a record as a table, for its printer and its reader, which use different JSON
+   libraries. */
 #ifndef ATTILE_RECORD_FIELD_H
 #define ATTILE_RECORD_FIELD_H
 

@@ -9,7 +9,7 @@ static void copy(char *to, size_t size, const char *from) {
     to[length] = '\0';
 }
 
-/* A value of another kind than the field's leaves the field unknown. */
+/* Stores a value. If its type is not that of the field, the field stays unknown. */
 static void keep(struct record *record, const struct record_field *field, const json_t *value) {
     if (field->kind == RECORD_KIND_TEXT && json_is_string(value))
         copy(record_text(record, field), field->size, json_string_value(value));
@@ -22,7 +22,7 @@ static void keep(struct record *record, const struct record_field *field, const 
 bool record_read(const char *line, size_t size, struct record *record) {
     json_error_t error;
     json_t *object = json_loadb(line, size, 0, &error);
-    const char *schema = json_string_value(json_object_get(object, "schema")); /* null for what is no object */
+    const char *schema = json_string_value(json_object_get(object, "schema")); /* null if it is not an object */
     bool ours = schema && strcmp(schema, RECORD_SCHEMA) == 0;
     record_clear(record);
     for (int i = 0; ours && i < RECORD_FIELDS; i++)

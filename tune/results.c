@@ -11,7 +11,7 @@ static char *copy(struct results *results, const char *text) {
 
 static bool equal(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
-/* Room for one more; arrays grow at powers of two. */
+/* Makes room for one more; arrays grow at powers of two. */
 static void *grown(struct results *results, void *array, int count, size_t size) {
     if (count & (count - 1))
         return array;
@@ -127,7 +127,7 @@ bool results_contest(const struct result_cell *cell, struct contest *contest) {
         for (int k = 0; k < kernel->passes; k++)
             contest_note(contest, i, (double)kernel->time[k]);
     }
-    contest->closed = true; /* no further kernel is added */
+    contest->closed = true; /* no more kernels are added */
     return true;
 }
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* q, k and v repeat a block of random numbers. Its length is prime, so that no two rows of a head are equal until they
-   have shifted through all of it. */
+/* q, k and v repeat a block of random numbers. Its length is prime, so that two rows of a head are equal only after the
+   shift has gone through the whole block. */
 enum { PERIOD = 1048573, INPUT_Q = 0, INPUT_K, INPUT_V, OUTPUT_O, OUTPUT_LSE };
 enum { POISON = 0x7B }; /* a large number in every type */
 
@@ -80,7 +80,7 @@ static int64_t count_of(const struct stage *stage, int tensor) {
            cols_of(&stage->problem, tensor);
 }
 
-/* Random numbers, rounded to the type, once as floats for the oracle and once as bits for the device. */
+/* Makes random numbers, rounded to the type, as floats for the oracle and as bits for the device. */
 static unsigned char *make_period(struct stage *stage, int input) {
     enum npy_type type = type_of(&stage->problem, input);
     size_t size = npy_element_size(type);
@@ -123,7 +123,7 @@ static enum att_status make_tensors(struct stage *stage, struct failure *failure
     return ATT_OK;
 }
 
-/* One tensor or scalar of the mask or the score. */
+/* Makes one tensor or scalar of the mask or the score. */
 static enum att_status make_param(struct stage *stage, int number) {
     const struct formula_param *declared = &stage->params->formulas.scope.param[number];
     const struct param_value *value = &stage->params->param[number];
@@ -181,7 +181,7 @@ static void fill_arguments(struct stage *stage) {
 
 /* --- known rows --------------------------------------------------------------------------------------------------- */
 
-/* The first and the last row of all, and some between. */
+/* Chooses the first and the last of all rows, and some between. */
 static void choose_rows(struct stage *stage) {
     const struct shape *shape = &stage->shape;
     for (int i = 0; i < STAGE_ROWS; i++) {
@@ -198,7 +198,7 @@ static int64_t row_number(const struct stage *stage, const struct stage_row *row
     return (row->batch * stage->shape.heads + row->head) * stage->shape.len_q + row->query;
 }
 
-/* `count` numbers of an input, from its element `first` on. */
+/* Returns `count` numbers of an input, starting at element `first`. */
 static float *slice(const struct stage *stage, int input, int64_t first, int64_t count) {
     float *values = malloc((size_t)(count > 0 ? count : 1) * sizeof *values);
     for (int64_t i = 0; values && i < count; i++)
@@ -206,7 +206,7 @@ static float *slice(const struct stage *stage, int input, int64_t first, int64_t
     return values;
 }
 
-/* One query of a head is a problem of its own. */
+/* Answers one query of a head as a problem of its own. */
 static bool answer_row(struct stage *stage, struct stage_row *row) {
     const struct shape *shape = &stage->shape;
     const struct knobs *problem = &stage->problem;
@@ -274,7 +274,8 @@ bool stage_knows_rows(const struct knobs *problem) {
            !workload_shares_kv(problem) && !knobs_quantised(problem);
 }
 
-/* Numbers that times may depend on: scales are positive, and an LSE is about that of random scores, so that weights add up to 1. */
+/* Makes numbers on which times may depend: scales are positive, and an LSE is near that of random scores, so that
+   weights add up to 1. */
 static float number_for(const struct stage *stage, const struct workload_input *input, float random) {
     if (strstr(input->name, "scale"))
         return (fabsf(random) + 1) / 64;
@@ -366,7 +367,7 @@ enum att_status stage_fit(struct stage *stage, att_kernel *kernel, struct failur
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
 
-struct spot { /* of a known row in the outputs on the device */
+struct spot { /* location of a known row in the outputs on the device */
     char *o, *lse;
     size_t o_bytes;
 };
@@ -396,7 +397,7 @@ static void compare(const struct stage_row *row, enum npy_type type, int64_t col
     double error = fabs(found - expected), units = allowed > 0 ? error / allowed : error > 0 ? INFINITY : 0;
     bool accepted = tolerance_accepts((enum tolerance_type)type, expected, found, allowed);
     if (accepted)
-        units = units <= 1 ? units : 1; /* infinities that agree */
+        units = units <= 1 ? units : 1; /* matching infinities */
     else if (!(units > 1))
         units = INFINITY; /* NaN */
     if (!accepted && *worst <= 1) {
@@ -474,7 +475,7 @@ double stage_bytes(const struct knobs *problem, const struct shape *shape) {
         enum npy_type type = kv && knobs_quantised(problem) ? (enum npy_type)problem->dtype_kv : type_of(problem, i);
         double one = (double)count_of(&stage, i) * (double)npy_element_size(type);
         if (i != INPUT_V || !workload_shares_kv(problem))
-            bytes += again ? 2 * one : one; /* each tensor has a gradient of its size */
+            bytes += again ? 2 * one : one; /* each tensor has a gradient of the same size */
     }
     return bytes;
 }

@@ -13,7 +13,7 @@
 
 enum { WORKLOADS = 2 }; /* one for each precision of weights */
 
-struct kernels { /* those that passed a check */
+struct kernels { /* kernels that passed a check */
     int count, room;
     const att_kernel **kernel;
 };
@@ -21,9 +21,9 @@ struct kernels { /* those that passed a check */
 struct stand {
     att_session *session;
     struct stage stage;
-    struct workload workload[WORKLOADS]; /* a small shape, every element of which is compared */
-    int next;                            /* of them to be replaced */
-    struct kernels small, large;         /* passed there, passed on the stage as it stands */
+    struct workload workload[WORKLOADS]; /* at a small shape, where every element is compared */
+    int next;                            /* the one to replace next */
+    struct kernels small, large;         /* passed there; passed on the stage with its present tensors */
     struct reply reply;                  /* to this order */
 };
 
@@ -44,7 +44,7 @@ static bool fail(struct stand *stand, const char *word, struct failure *failure)
     return false;
 }
 
-/* What a status says of the kernel. */
+/* Returns what a status says about the kernel. */
 static const char *word_for(enum att_status status) {
     switch (status) {
     case ATT_LAUNCH_FAILED: return "fault";
@@ -62,7 +62,7 @@ static bool knows(const struct kernels *kernels, const att_kernel *kernel) {
     return false;
 }
 
-/* When memory is short it is checked again the next time, no more. */
+/* If memory is short, the kernel is only checked again the next time. */
 static void keep(struct kernels *kernels, const att_kernel *kernel) {
     if (kernels->count == kernels->room) {
         int room = 2 * kernels->room + 64;
@@ -77,8 +77,8 @@ static void keep(struct kernels *kernels, const att_kernel *kernel) {
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
 
-/* Ragged tiles for every tile size, two heads that share keys; on the host device small enough for a CPU. A kernel for
-   sizes of its own takes no others. */
+/* Returns a shape with partial tiles for every tile size, and two heads that share keys; on the host device it is small
+   enough for a CPU. A kernel for fixed sizes takes no others. */
 static struct shape small_shape(const struct stand *stand, const struct knobs *knobs) {
     static const struct shape gpu = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 300, .len_kv = 421},
                               cpu = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 19, .len_kv = 37};
@@ -93,7 +93,7 @@ static struct shape small_shape(const struct stand *stand, const struct knobs *k
     return shape;
 }
 
-/* The oracle gives every element, which takes too long for long sequences: those have their known rows. */
+/* The oracle computes every element, which takes too long for long sequences: those are checked by known rows. */
 static bool is_small(const struct shape *shape) {
     return (double)shape->heads * (double)shape->len_q * (double)shape->len_kv < 1e6;
 }
@@ -228,7 +228,7 @@ static bool measure(struct stand *stand, const struct order *order) {
     if (stand->stage.changes != changes)
         stand->large.count = 0;
     if (stage_fit(&stand->stage, kernel, &failure) != ATT_OK)
-        return fail(stand, "refused", &failure); /* a workspace that does not fit is this kernel's own */
+        return fail(stand, "refused", &failure); /* a workspace that does not fit is a failure of this kernel */
     if (!check_large(stand, kernel))
         return false;
     enum att_status status =
@@ -261,7 +261,7 @@ static bool open_stand(struct stand *stand, const struct stand_options *options)
     return true;
 }
 
-/* The process ends with it, so nothing is released: after a fault of the device that would only fail. */
+/* The process ends after this, so nothing is released: after a device fault a release would only fail. */
 void stand_body(void *context, int channel) {
     const struct stand_options *options = context;
     struct stand *stand = calloc(1, sizeof *stand);

@@ -1,5 +1,5 @@
-/* stand: what a worker of the tuner does: with an order in, one kernel is compiled, or checked and timed, and a record
-   goes back. Runs in a process of its own, which a faulty kernel may take with it. */
+/* stand: what a worker of the tuner does: for each order it compiles one kernel, or checks and times it, and sends back
+   a record. Runs in its own process, which a faulty kernel may bring down. */
 #ifndef ATTILE_STAND_H
 #define ATTILE_STAND_H
 
@@ -7,7 +7,7 @@
 #include "gen.h"
 #include "record.h"
 
-struct stand_options { /* borrowed by workers; they are forks, so the pointers hold there too */
+struct stand_options { /* borrowed by workers; they are forks, so the pointers are valid there, too */
     struct att_options session;
     const char *compile_for; /* null = measure; else compile for this architecture, "" on the host device */
 };
@@ -19,14 +19,14 @@ struct order {
 };
 
 struct reply {
-    enum att_status status; /* what the library said; ATT_OK with a record that is not ok: the answer is wrong */
-    struct record record;   /* what was measured, or why not */
+    enum att_status status; /* what the library returned; ATT_OK with a record that is not ok: the answer is wrong */
+    struct record record;   /* the measurement, or why there is none */
 };
 
 /* The body of a worker (worker.h), with a struct stand_options as its context. First it replies with where it runs
-   (device, arch, driver, compiler), or with why it cannot: then it ends. After that, one reply an order. After a fault
-   of the device it ends by itself. Three statuses are not of a kernel and not for a file: "session", that it cannot run
-   at all; "stage", that the tensors cannot be put up; "compiler", that there is none. */
+   (device, arch, driver, compiler), or with why it cannot run, and then ends. After that it sends one reply per order.
+   After a device fault it ends by itself. Three statuses do not belong to a kernel or into a file: "session" (it cannot
+   run at all), "stage" (the tensors cannot be made) and "compiler" (there is none). */
 void stand_body(void *options, int channel);
 
 #endif

@@ -6,10 +6,10 @@
 
 enum { LEAST = 3, MOST = 64, TOGETHER = 32 };
 
-static const double LEAD_IN = 50e-3; /* seconds of launches, at most, before the first sample */
-static const double LEAD_RUN = 2e-3; /* ... of which the host waits for so many at a time */
-static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside one launch's own cost */
-static const double LONG = 2e-3;     /* seconds of a launch that evens out by itself: one sample is enough */
+static const double LEAD_IN = 50e-3; /* maximum seconds of launches before the first sample */
+static const double LEAD_RUN = 2e-3; /* ... of which the host waits for this much at a time */
+static const double WARM_RUN = 1e-4; /* seconds of launches timed together: long beside the overhead of one launch */
+static const double LONG = 2e-3;     /* seconds of a launch that averages out by itself: one sample is enough */
 
 struct subject {
     att_session *session;
@@ -29,10 +29,10 @@ enum lead {
     LEAD_NONE,
     LEAD_FLUSH,
     LEAD_LAUNCH
-}; /* what comes before a sample: an emptied cache, or a launch not timed */
+}; /* what precedes a sample: nothing, a cache flush, or a launch that is not timed */
 
-/* Seconds of one launch among `count`. While the device does what leads, the host gets ahead, so that what is timed starts
-   without a gap. */
+/* Measures the seconds per launch of `count` launches. While the device executes the lead, the host gets ahead, so that
+   the timed launches start without a gap. */
 static enum att_status sample(const struct subject *subject, enum lead lead, int count, double *seconds) {
     const struct backend_type *type = subject->session->type;
     struct backend *backend = subject->session->backend;
@@ -75,8 +75,8 @@ static enum att_status series(const struct subject *subject, enum lead lead, int
     return ATT_OK;
 }
 
-/* A kernel is timed in the state it makes itself: what the one before it drew of the power limit sets the clocks of the
-   first milliseconds, and a GPU that rests between launches runs at clocks that no full one reaches. */
+/* A kernel is timed in the state that it creates itself: the power that the previous kernel drew sets the clocks of the
+   first milliseconds, and a GPU that idles between launches reaches clocks that a fully loaded one never does. */
 static enum att_status lead_in(const struct subject *subject, double seconds) {
     double time, end = clock_seconds() + seconds;
     enum att_status status = sample(subject, LEAD_NONE, 1, &time);
@@ -97,6 +97,6 @@ enum att_status timing_run(att_session *session, att_kernel *kernel, const struc
         return status;
     int together = cold->median * TOGETHER > WARM_RUN ? 1 + (int)(WARM_RUN / cold->median) : TOGETHER;
     enum lead lead =
-        cold->median > LONG ? LEAD_NONE : LEAD_LAUNCH; /* a long one is as warm as it gets after the last */
+        cold->median > LONG ? LEAD_NONE : LEAD_LAUNCH; /* after the previous one, a long launch is as warm as it gets */
     return series(&subject, lead, together, (seconds - before) * 0.3, warm);
 }

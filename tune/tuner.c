@@ -28,7 +28,7 @@ bool tuner_digest(const struct template_set *set, const struct variant *variant,
     struct source source = {0};
     struct diag diag = {0};
     char hex[65];
-    bool good = source_expand(set, variant, "<problem>", &source, &diag); /* as the library does */
+    bool good = source_expand(set, variant, "<problem>", &source, &diag); /* as in the library */
     if (good) {
         sha256_hex(text_string(&source.text), source.text.size, hex);
         snprintf(digest, TUNER_DIGEST, "%.16s", hex);
@@ -40,7 +40,7 @@ bool tuner_digest(const struct template_set *set, const struct variant *variant,
 
 /* --- kernels by their digests ------------------------------------------------------------------------------------- */
 
-/* Where it is or could be: digests are as good as random already. */
+/* Finds the bucket of a digest, or the free one for it: digests are as good as random already. */
 static int *bucket_of(const struct tuner *tuner, const char *digest) {
     char begin[8];
     snprintf(begin, sizeof begin, "%.7s", digest);
@@ -67,7 +67,7 @@ static bool more_buckets(struct tuner *tuner) {
     return true;
 }
 
-/* Its number, new or known; -1 when memory runs out. */
+/* Returns the number of a kernel, new or known; -1 when memory runs out. */
 static int intern(struct tuner *tuner, const struct variant *variant, const char *digest) {
     if (2 * tuner->kernels >= tuner->buckets && !more_buckets(tuner))
         return -1;
@@ -141,7 +141,7 @@ void tuner_drop(struct tuner *tuner, int kernel) {
 
 /* --- what is known already ---------------------------------------------------------------------------------------- */
 
-/* "refused" is of the shape; every other failure is of the kernel, wherever it showed. */
+/* "refused" concerns the shape; every other failure concerns the kernel, at whatever shape it occurred. */
 static bool is_of_kernel(const struct result_kernel *known) {
     return known->status && strcmp(known->status, "refused") != 0;
 }

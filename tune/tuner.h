@@ -1,4 +1,4 @@
-/* tuner: what there is to tune: cells, candidates, their contests, and what a journal knows of them. tuner_run.h does it. */
+/* tuner: what to tune: cells, candidates, their contests, and what a journal knows of them. tuner_run.h runs it. */
 #ifndef ATTILE_TUNER_H
 #define ATTILE_TUNER_H
 
@@ -11,16 +11,16 @@
 struct tuner;
 
 struct tuner_options {
-    struct att_options session; /* device, cache, templates; `ordinal` when `one_gpu` */
-    bool one_gpu;               /* else all of the machine */
-    int jobs;                   /* compiling at a time; 0 = one a processor, less those that measure */
+    struct att_options session; /* device, cache, templates; `ordinal` if `one_gpu` */
+    bool one_gpu;               /* else all GPUs of the machine */
+    int jobs;                   /* parallel compilations; 0 = one per processor, minus the measuring ones */
     double budget;              /* seconds in all */
-    double timeout;             /* seconds for one kernel, to compile or to measure */
-    bool warm;                  /* let warm times decide, not cold ones */
+    double timeout;             /* seconds to compile or measure one kernel */
+    bool warm;                  /* decide by warm times, not cold ones */
     worker_body *body;          /* null = stand_body; others are for tests */
 
     bool (*interrupted)(void); /* null = never */
-    /* Called often; null = no. `cell` is one that is being measured, or -1. */
+    /* Called often; null = none. `cell` is one that is being measured, or -1. */
     void (*progress)(void *context, const struct tuner *tuner, int cell);
     void *context;
 };
@@ -29,7 +29,7 @@ enum kernel_state { KERNEL_NEW, KERNEL_COMPILING, KERNEL_READY, KERNEL_FAILED };
 
 struct tuner_kernel {
     struct variant variant;
-    char source[17]; /* begin of its digest */
+    char source[17]; /* beginning of its digest */
     enum kernel_state state;
 };
 
@@ -38,8 +38,8 @@ struct tuner_cell {
     char *shape_text; /* owned */
     struct shape shape;
     int candidates, room;
-    int *kernel; /* numbers of tuner_kernel, in the order in which they are tried first; owned */
-    int usual;   /* which of them is the template's own schedule, which is measured to the end; -1 = none */
+    int *kernel; /* indices of tuner_kernel, in the order of their first measurements; owned */
+    int usual;   /* index of the template's own schedule, which is measured to the end; -1 = none */
     struct contest contest;
     bool begun, done;
     double start, end; /* on the monotonic clock, once begun */
@@ -51,35 +51,35 @@ struct tuner {
     int kernels, kernel_room, cells;
     struct tuner_kernel *kernel;
     struct tuner_cell *cell;
-    int *bucket, buckets; /* numbers of kernels by source digest, open addressing; -1 = free */
+    int *bucket, buckets; /* indices of kernels by source digest, open addressing; -1 = free */
 
     struct record setting; /* where it runs, once connected: device, arch, driver, compiler, generator */
-    int recalled;          /* measurements and failures of these candidates that the journal held already */
-    int foreign;           /* records of other GPUs or versions there */
+    int recalled;          /* measurements and failures of these candidates that the journal already held */
+    int foreign;           /* records of other GPUs or versions in the journal */
     int measured, failed, gpus;
     double start, end; /* on the monotonic clock */
 };
 
 void tuner_open(struct tuner *tuner, const struct tuner_options *options);
-void tuner_close(struct tuner *tuner); /* one that is disconnected */
+void tuner_close(struct tuner *tuner); /* must be disconnected */
 
-/* A problem at a shape, both texts as records have them. False when memory runs out. */
+/* Adds a problem at a shape, both texts as in records. False when memory runs out. */
 bool tuner_add_cell(struct tuner *tuner, const char *problem, const struct shape *shape, const char *shape_text);
 
-/* A candidate for the last cell, complete and feasible, with the digest of its source; a second one with the same digest
-   is left out. False when memory runs out. */
+/* Adds a complete and feasible candidate to the last cell, with the digest of its source; a second one with the same
+   digest is left out. False when memory runs out. */
 bool tuner_add_candidate(struct tuner *tuner, const struct variant *variant, const char *digest);
 
-/* All cells and candidates are there: make their contests. False when memory runs out. */
+/* Makes the contests after all cells and candidates have been added. False when memory runs out. */
 bool tuner_begin(struct tuner *tuner);
 
-/* What results of this setting know of the candidates: passes into the contests, failures out of them. */
+/* Applies results of this setting to the candidates: passes go into the contests, failures remove candidates. */
 void tuner_recall(struct tuner *tuner, const struct results *results);
 
-/* A kernel that failed is out of every contest. */
+/* Removes a kernel that failed from every contest. */
 void tuner_drop(struct tuner *tuner, int kernel);
 
-/* The first 16 hex digits of the digest of a variant's source. False when it does not expand. */
+/* Computes the first 16 hex digits of the digest of a variant's source. False when it does not expand. */
 enum { TUNER_DIGEST = 17 };
 bool tuner_digest(const struct template_set *set, const struct variant *variant, char digest[TUNER_DIGEST]);
 

@@ -1,4 +1,4 @@
-/* Doing it: one loop that hands orders to workers, waits for replies, and replaces workers that died or hang. */
+/* Runs the tuner: one loop that hands orders to workers, waits for replies, and replaces workers that died or hang. */
 #include "tuner_run.h"
 #include "clock.h"
 
@@ -14,18 +14,18 @@
 
 enum { GPUS = 16, JOBS = 64, HANDS = GPUS + JOBS, NONE = -1, BUDGET_MS = 200 };
 
-static const double GREETING = 60;      /* seconds that a worker may take to open its device */
-static const double FIRST_PASS = 0.1;   /* seconds of timing at most when a kernel is measured first */
-static const double LONGEST_PASS = 0.2; /* and ever */
+static const double GREETING = 60;      /* maximum seconds for a worker to open its device */
+static const double FIRST_PASS = 0.1;   /* maximum seconds of timing when a kernel is measured first */
+static const double LONGEST_PASS = 0.2; /* and in any pass */
 static const double COMPILING =
-    0.6; /* part of the time after which measuring starts without the kernels that are not compiled */
-static const double TIMING = 0.8; /* part of a pass's share for timing; the rest is for all around it */
+    0.6; /* part of the time after which measuring starts without the kernels that are not compiled yet */
+static const double TIMING = 0.8; /* part of a pass's share for timing; the rest is for everything around it */
 
-struct hand { /* a worker and what it is at */
+struct hand { /* a worker and its current job */
     struct worker worker;
     struct stand_options options;
     bool measures, greeted, busy;
-    double since, until; /* of what it is at; then it counts as hanging */
+    double since, until; /* of the current job; after `until` the worker counts as hanging */
     int kernel, cell, entrant;
 };
 
@@ -34,8 +34,8 @@ struct crew {
     struct journal *journal;
     struct hand hand[HANDS];
     int hands;
-    int next_cell; /* whose kernels are compiled next */
-    bool stop;     /* on a failure: */
+    int next_cell; /* the cell whose kernels are compiled next */
+    bool stop;     /* on a failure, with */
     enum att_status status;
     struct text *error;
     char arch[16];
@@ -62,7 +62,7 @@ static void print_schedule(const struct variant *variant, char *to, size_t size)
     text_free(&text);
 }
 
-/* Complete a record with what the worker does not know, and append it. */
+/* Completes a record with what the worker does not know, and appends it. */
 static void write_down(struct crew *crew, struct record *record, int number, const struct tuner_cell *cell, int pass) {
     const struct tuner *tuner = crew->tuner;
     const struct tuner_kernel *kernel = &tuner->kernel[number];
@@ -117,11 +117,11 @@ static struct hand *add_hand(struct crew *crew, bool measures, int ordinal) {
     hand->options.session.ordinal = ordinal;
     hand->cell = NONE;
     hand->options.compile_for = measures ? NULL : crew->arch;
-    crew->hands++; /* before it starts, so that it is stopped in any case */
+    crew->hands++; /* before it starts, so that it is always stopped */
     return start(crew, hand) ? hand : NULL;
 }
 
-/* Wait for its greeting. False: it has none to give; *reply then says why. */
+/* Waits for the greeting of a worker. False: there is none; *reply then says why. */
 static bool await_greeting(struct hand *hand, struct reply *reply) {
     struct pollfd wait = {.fd = hand->worker.channel, .events = POLLIN};
     record_clear(&reply->record);
@@ -136,7 +136,7 @@ static bool await_greeting(struct hand *hand, struct reply *reply) {
     return hand->greeted;
 }
 
-/* The first GPU says where we are; others count when they are equal. */
+/* Opens the devices. The first GPU defines the setting; others are used if they are equal to it. */
 static bool open_devices(struct crew *crew) {
     struct tuner *tuner = crew->tuner;
     const struct tuner_options *options = &tuner->options;
@@ -158,7 +158,7 @@ static bool open_devices(struct crew *crew) {
             tuner->gpus++;
             continue;
         }
-        worker_stop(&next->worker, NULL); /* there is no such GPU, or it is another one */
+        worker_stop(&next->worker, NULL); /* there is no such GPU, or it is a different one */
         crew->hands--;
         break;
     }
@@ -191,11 +191,11 @@ static bool give(struct crew *crew, struct hand *hand, const struct order *order
     hand->busy = true;
     hand->since = clock_seconds();
     hand->until = hand->since + crew->tuner->options.timeout;
-    worker_send(hand->worker.channel, order, sizeof *order); /* if it is gone, its silence says so */
+    worker_send(hand->worker.channel, order, sizeof *order); /* if the worker is gone, its silence shows it */
     return true;
 }
 
-/* The next kernel that is not compiled yet, cell by cell. */
+/* Orders the compilation of the next kernel that is not compiled yet, cell by cell. */
 static bool order_compile(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
     for (; crew->next_cell < tuner->cells; crew->next_cell++) {
@@ -221,8 +221,8 @@ static bool is_compiled(const struct tuner *tuner, const struct tuner_cell *cell
     return true;
 }
 
-/* The next cell, all kernels of which are compiled; where none is, and it is the last one or compiling has taken long
-   enough, one with kernels still to come. NONE = wait. */
+/* Returns the next cell whose kernels are all compiled. If there is none, and no more cells wait than there are GPUs or
+   compiling has taken long enough, returns one that still has kernels to compile. NONE = wait. */
 static int next_cell(const struct tuner *tuner, int *waiting) {
     int first = NONE;
     *waiting = 0;
@@ -239,7 +239,7 @@ static int next_cell(const struct tuner *tuner, int *waiting) {
     return *waiting <= tuner->gpus || long_enough ? first : NONE;
 }
 
-/* It gets a fair share of the time that is left. */
+/* Begins a cell. It gets a fair share of the remaining time. */
 static bool begin_cell(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
     int waiting;
@@ -265,7 +265,7 @@ static bool has_measurement(const struct tuner_cell *cell) {
     return false;
 }
 
-/* What the cell needs next. False: nothing now. */
+/* Orders what the cell needs next. False: nothing now. */
 static bool order_measure(struct crew *crew, struct hand *hand) {
     struct tuner *tuner = crew->tuner;
     while (hand->cell != NONE || begin_cell(crew, hand)) {
@@ -298,7 +298,7 @@ static bool order_measure(struct crew *crew, struct hand *hand) {
 
 /* --- replies ------------------------------------------------------------------------------------------------------ */
 
-/* Some failures are of no kernel: then there is no point in going on. */
+/* Some failures do not concern a kernel: then it is pointless to go on. */
 static bool is_fatal(const struct record *record) {
     return strcmp(record->status, "session") == 0 || strcmp(record->status, "stage") == 0 ||
            strcmp(record->status, "compiler") == 0;
@@ -309,7 +309,7 @@ static void take_measurement(struct crew *crew, struct hand *hand, struct record
     struct tuner_cell *cell = &tuner->cell[hand->cell];
     struct entrant *entrant = &cell->contest.entrant[hand->entrant];
     write_down(crew, record, hand->kernel, cell, entrant->passes);
-    if (crew->stop) /* what is not written did not happen */
+    if (crew->stop) /* what is not written does not count */
         return;
     if (record_ok(record)) {
         contest_note(&cell->contest, hand->entrant, tuner->options.warm ? record->warm_median : record->cold_median);
@@ -322,7 +322,8 @@ static void take_measurement(struct crew *crew, struct hand *hand, struct record
         tuner_drop(tuner, hand->kernel);
 }
 
-/* It ends by itself after a fault, as what follows on that device is not to be trusted: no order may reach it. */
+/* Replaces a worker. It ends by itself after a fault, since later results on that device cannot be trusted: no order
+   may reach it. */
 static void replace(struct crew *crew, struct hand *hand) {
     worker_stop(&hand->worker, NULL);
     if (!crew->stop)
@@ -350,7 +351,7 @@ static void take_reply(struct crew *crew, struct hand *hand, struct reply *reply
     }
 }
 
-/* It died, or had to be ended. */
+/* Handles a worker that died or has to be killed. */
 static void take_loss(struct crew *crew, struct hand *hand, bool hangs) {
     struct text why = {0};
     bool idle = !hand->busy, greeted = hand->greeted;
@@ -400,7 +401,7 @@ static bool recall(struct crew *crew) {
     return !crew->stop;
 }
 
-/* A contest that the journal has finished already costs nothing. */
+/* Skips contests that are already finished in the journal: they cost nothing. */
 static void skip_finished(struct tuner *tuner) {
     for (int i = 0; i < tuner->cells; i++) {
         struct tuner_cell *cell = &tuner->cell[i];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double EVEN = 1.02; /* so little slower, the template's own schedule wins: it is made for every shape */
+static const double EVEN = 1.02; /* within this factor the template's own schedule wins: it is made for every shape */
 
 /* --- texts of records --------------------------------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ bool winners_read_variant(const struct template_set *set, const struct record *r
         !winners_read_schedule(record->target, record->schedule, &schedule))
         return false;
     for (int id = 0; id < KNOB_COUNT; id++)
-        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as it was before there was such a knob */
+        if (knob_get(&schedule, (enum knob_id)id) != AUTO) /* else as before the knob existed */
             knob_set(&knobs, (enum knob_id)id, knob_get(&schedule, (enum knob_id)id));
     return variant_complete(set, &knobs, false, variant);
 }
@@ -61,7 +61,7 @@ bool winners_read_shape(const char *text, int family, struct shape *shape) {
     return good;
 }
 
-/* Problem and schedule of a kernel in one. */
+/* Reads problem and schedule of a kernel into one set of knobs. */
 static bool read_kernel(const struct result_cell *cell, const struct result_kernel *kernel, struct knobs *knobs) {
     struct knobs problem, schedule;
     if (!winners_read_problem(cell->problem, &problem) ||
@@ -85,7 +85,7 @@ static bool is_current(const struct result_cell *cell, const struct result_kerne
 
 /* --- winners ------------------------------------------------------------------------------------------------------ */
 
-/* The template's own schedule for the winner's algorithm, if it was measured; -1 otherwise. */
+/* Returns the template's own schedule for the winner's algorithm, if it was measured; -1 otherwise. */
 static int find_own(const struct result_cell *cell, int winner, const struct template_set *set) {
     struct knobs knobs;
     struct variant variant;
@@ -98,7 +98,7 @@ static int find_own(const struct result_cell *cell, int winner, const struct tem
     return found >= 0 && !cell->kernel[found].status && cell->kernel[found].passes > 0 ? found : -1;
 }
 
-/* The two best whose source is today's. */
+/* Finds the two best kernels whose source is still the present one. */
 static int find_best(const struct result_cell *cell, const struct template_set *set, struct contest *contest,
                      int best[2], int *stale) {
     int *order = malloc(((size_t)cell->kernels + 1) * sizeof *order), found = 0;
@@ -169,7 +169,7 @@ bool winners_lock(struct tuned *tuned, const struct template_set *set) {
                 knob_set(&knobs, (enum knob_id)id, knob_get(said ? &row->schedule : &defaults, (enum knob_id)id));
         }
         if (!variant_complete(set, &knobs, false, &variant))
-            continue; /* nobody follows it, and a lock file says why */
+            continue; /* no choice can follow this row; a lock file reports why */
         for (int id = 0; id < KNOB_COUNT; id++)
             if (knob_in(variant.used, id) && (knob_table[id].group == KNOB_GROUP_SCHEDULE || id == KNOB_target))
                 knob_set(&row->schedule, (enum knob_id)id, knob_get(&variant.knobs, (enum knob_id)id));
@@ -177,7 +177,8 @@ bool winners_lock(struct tuned *tuned, const struct template_set *set) {
     return tuned_lock(tuned);
 }
 
-/* Out of service: not what a shape was refused for, nor what does not compile, which att_find finds out itself. */
+/* True for kernels for the deny list: not those refused for a shape, nor those that do not compile, which att_find
+   detects itself. */
 static bool is_faulty(const struct result_kernel *kernel) {
     static const char *const words[] = {"wrong", "fault", "hang", "crash"};
     for (size_t i = 0; kernel->status && i < sizeof words / sizeof *words; i++)

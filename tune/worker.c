@@ -13,11 +13,11 @@
 
 enum { PATIENCE = 1000 }; /* milliseconds */
 
-/* A group of its own: the terminal's Ctrl-C goes by it, and ending it ends the compilers it started. */
+/* Starts a process group: the terminal's Ctrl-C does not reach it, and killing it kills the compilers it started. */
 static void become_worker(pid_t parent, int channel) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) /* it died before we asked */
+    if (getppid() != parent) /* the parent died before prctl */
         _exit(1);
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -75,7 +75,7 @@ void worker_stop(struct worker *worker, struct text *how) {
     int status = 0;
     if (worker->process > 0) {
         pid_t ended = waitpid(worker->process, &status, WNOHANG);
-        for (int i = 0; how && ended == 0 && i < PATIENCE; i++) { /* its end of the channel closes first */
+        for (int i = 0; how && ended == 0 && i < PATIENCE; i++) { /* its end of the channel closes before it exits */
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
             ended = waitpid(worker->process, &status, WNOHANG);
         }

@@ -1,4 +1,4 @@
-/* worker: a process of our own that does one order at a time, so that what it runs may hang or crash. Messages are
+/* worker: a process of our own that handles one order at a time, so that what it runs may hang or crash. Messages are
    plain structs: both ends are the same program. */
 #ifndef ATTILE_WORKER_H
 #define ATTILE_WORKER_H
@@ -12,19 +12,20 @@ struct worker {
     int channel;   /* -1 = none */
 };
 
-/* Runs in the child, which ends when it returns; `channel` is its end. */
+/* Runs in the child, which ends when this returns; `channel` is its end. */
 typedef void worker_body(void *context, int channel);
 
-/* Fork. The child dies with us, gets no Ctrl-C from the terminal and writes nothing to our standard output. */
+/* Forks. The child dies with the parent, gets no Ctrl-C from the terminal and writes nothing to our standard output. */
 bool worker_start(struct worker *worker, worker_body *body, void *context, struct text *error);
 
-/* One message, whole. False when the other end is gone. */
+/* Sends one whole message. False when the other end is gone. */
 bool worker_send(int channel, const void *message, size_t size);
 
-/* Wait for one message of exactly `size` bytes; false when the other end is gone. */
+/* Waits for one message of exactly `size` bytes; false when the other end is gone. */
 bool worker_receive(int channel, void *message, size_t size);
 
-/* End it, and say how it ended by itself, if it had: "died of signal 11 (Segmentation fault)", "ended with status 1". */
+/* Ends the worker. If it had ended by itself, says how: "died of signal 11 (Segmentation fault)", "ended with status
+   1". */
 void worker_stop(struct worker *worker, struct text *how);
 
 #endif

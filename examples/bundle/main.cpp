@@ -1,4 +1,4 @@
-// A C++ program with its kernels inside: no compiler, no cache and no network where it runs.
+// A C++ program that contains its kernels: it needs no compiler, no cache and no network where it runs.
 #include <attile.h>
 
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-extern "C" const struct att_bundle window_kernels; // kernels.c, which `attile build` wrote
+extern "C" const struct att_bundle window_kernels; // in kernels.c, written by `attile build`
 
 namespace {
 
@@ -68,7 +68,8 @@ void run() {
     info.size = sizeof info;
     att_kernel_describe(kernel, &info);
 
-    // Keys are equal, so every key that is seen weighs alike; values are their positions, so O is the mean position.
+    // All keys are equal, so all visible keys have the same weight. Values are their positions, so O is the mean
+    // position.
     std::vector<float> same(Heads * Length * Dim, 1.0f), position(same.size());
     for (std::size_t i = 0; i < position.size(); i++)
         position[i] = static_cast<float>(i / Dim % Length);
