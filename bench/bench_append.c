@@ -1,9 +1,11 @@
-/* bench_append: K and V into a paged cache, with RoPE of Q and K (family append_kv), beside a copy of as many bytes.
+/* bench_append: writes K and V into a paged cache, with RoPE of Q and K (family append_kv), beside a copy of as many
+   bytes.
 
        bench_append [COMMIT]      JSON lines on stdout; needs a GPU
 
-   bytes: what the kernel must read and write. The copy is the driver's, from one half of as many bytes to the other, in the same run.
-   Both are timed as batches of launches over buffers larger than the L2 together; the median of rounds. */
+   bytes: the bytes that the kernel must read and write. The copy is the driver's, from one half of a buffer of this
+   size to the other, in the same run. Both are timed as batches of launches over buffers that together are larger than
+   the L2; the median of the rounds counts. */
 #include "cuda_api.h"
 #include "session.h"
 
@@ -24,7 +26,7 @@ static const struct step {
 static const struct kind {
     const char *name, *problem;
     int cached; /* bytes of an element of the cache */
-    int scales; /* bytes of scales of a token and head */
+    int scales; /* bytes of scales for each token and head */
     bool queries;
 } kinds[] = {{"bf16, halves", "rope=halves", 2, 0, true},
              {"bf16, interleaved", "rope=interleaved", 2, 0, true},
@@ -70,7 +72,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median time of one of `launches` launches, by the device's timer. A null kernel: of a copy. */
+/* Median time of one launch, by the device's timer over `launches` launches. With a null kernel: of a copy. */
 static double time_launches(att_kernel *kernel, const struct att_args *args, void *memory, size_t bytes, int launches) {
     double seconds[ROUNDS];
     for (int round = -1; round < ROUNDS; round++) {

@@ -1,4 +1,4 @@
-"""The backward pass beside cuDNN's and FlashAttention-2's through PyTorch, in one process: JSON lines.
+"""Times the backward pass beside cuDNN's and FlashAttention-2's through PyTorch, in one process: JSON lines.
 
     python3 bench/bench_backward.py                          bf16, d 64 to 256, 512 to 16384 tokens a sequence, full and causal
     python3 bench/bench_backward.py --only gqa               eight heads that share K and V; likewise `few`, one sequence of few heads,
@@ -6,13 +6,14 @@
     python3 bench/bench_backward.py --only d128 --only causal
     python3 bench/bench_backward.py --schedule "block_m=64 threads=256"   in place of the library's choice
 
-TFLOP/s count 10 d flops a pair that is seen, 2.5 times those of the forward pass, whatever a kernel computes. Medians over
-rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache flushed before each, while the host is
-ahead.
-Each is as PyTorch calls it: the order in which dQ is added may vary, in ours too, but with `--deterministic`. `--kind peaked` makes scores 16 times as
-large, `--kind nan` puts one NaN into dO, `--kind nan_q` into Q, and so on. `--packed` gives ours the sequences one behind another, without peers;
-`--dropout P` drops weights with this probability. Up to 2048 tokens the gradients of one head are compared with double precision first, as
-relative errors: a wrong one is an error, not a line.
+TFLOP/s count 10 d flops for each visible pair, 2.5 times those of the forward pass, whatever a kernel computes. Figures
+are medians over rounds in which the sides take turns in random order, timed by events on one stream with the L2 cache
+flushed before each, while the host runs ahead.
+Each side runs as PyTorch calls it: the order in which dQ is accumulated may vary, in ours too, except with
+`--deterministic`. `--kind peaked` makes scores 16 times as large, `--kind nan` puts one NaN into dO, `--kind nan_q`
+into Q, and so on. `--packed` packs the sequences one after the other for ours, without peers; `--dropout P` drops
+weights with this probability. Up to 2048 tokens the gradients of one head are first compared with double precision, as
+relative errors: a wrong result is an error, not a line.
 """
 import argparse
 import dataclasses
@@ -69,7 +70,7 @@ def cases():
 
 
 def gradients_in_double(q, k, v, d_o, causal):
-    """Of the heads that share K and V: q and d_o (heads, length, dim), k and v (length, dim)."""
+    """Gradients (dq, dk, dv) of the heads that share K and V: q and d_o (heads, length, dim), k and v (length, dim)."""
     q, k, v = (x.double().requires_grad_() for x in (q, k, v))
     score = q @ k.T / q.shape[-1] ** 0.5
     if causal:
@@ -78,7 +79,7 @@ def gradients_in_double(q, k, v, d_o, causal):
 
 
 def ours(q, k, v, d_o, causal, schedule, dropout=0):
-    """A call that returns (dq, dk, dv); tensors are (batch, heads, length, dim)."""
+    """Returns a function that returns (dq, dk, dv); tensors are (batch, heads, length, dim)."""
     rule = "mask=causal" if causal else ""
     state, chances = [], []
     if dropout:
@@ -89,7 +90,7 @@ def ours(q, k, v, d_o, causal, schedule, dropout=0):
 
 
 def ours_packed(q, k, v, d_o, causal, schedule):
-    """The same of packed sequences; the gradients are views of (batch, heads, length, dim)."""
+    """The same for packed sequences; the gradients are viewed as (batch, heads, length, dim)."""
     batch, _, length, head_dim = q.shape
     q, k, v, d_o = (x.transpose(1, 2).reshape(batch * length, x.shape[1], head_dim) for x in (q, k, v, d_o))
     starts = torch.arange(0, (batch + 1) * length, length, dtype=torch.int32, device="cuda")
@@ -105,7 +106,7 @@ def ours_packed(q, k, v, d_o, causal, schedule):
 
 
 def theirs(backend, q, k, v, d_o, causal, dropout=0):
-    """The same, or null where PyTorch does not have it."""
+    """The same for a peer, or None if PyTorch does not have it."""
     q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     try:
         with sdpa_kernel(backend):
@@ -118,7 +119,7 @@ def theirs(backend, q, k, v, d_o, causal, dropout=0):
 
 
 def error(found, q, k, v, d_o, causal):
-    """The largest relative error of the three gradients, of the last head of K and V."""
+    """The largest relative error of the three gradients, for the last head of K and V."""
     group = q.shape[1] // k.shape[1]
     right = gradients_in_double(q[-1, -group:], k[-1, -1], v[-1, -1], d_o[-1, -group:], causal)
     last = found[0][-1, -group:], found[1][-1, -1], found[2][-1, -1]
@@ -126,13 +127,14 @@ def error(found, q, k, v, d_o, causal):
 
 
 def sample(works, flush, rounds, monitor):
-    """{name: [ms, one a round]}, and clock, power and temperature near the end, while the GPU works. The host runs ahead, so that its
-    calls are no part of the times. Sides take turns call by call, so that they share a clock."""
+    """Returns {name: [ms of each round]}, and clock, power and temperature near the end, while the GPU works. The host
+    runs ahead, so that the times do not include its calls. Sides take turns call by call, so that they run at the same
+    clock."""
     events = {name: [] for name in works}
     for _ in range(rounds + 2):
         for name in random.sample(list(works), len(works)):
             torch.cuda._sleep(AHEAD)
-            flush.sum()  # reads: what is written would be written back beside the kernel
+            flush.sum()  # reads: lines that a flush writes would be written back during the kernel
             start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
             works[name]()
@@ -144,7 +146,7 @@ def sample(works, flush, rounds, monitor):
 
 
 def measure(case, chosen, flush, monitor):
-    """A row: TFLOP/s and milliseconds of every side."""
+    """Returns a row: TFLOP/s and milliseconds of every side."""
     length, causal = case.length, case.causal
     q, k, v, d_o = (torch.randn(case.batch, heads, length, case.head_dim, device="cuda", dtype=torch.bfloat16)
                     for heads in (case.heads, case.kv_heads, case.kv_heads, case.heads))
@@ -160,7 +162,7 @@ def measure(case, chosen, flush, monitor):
         works |= {name: theirs(backend, q, k, v, d_o, causal, chosen.dropout) for name, backend in PEERS.items()}
     works = {name: work for name, work in works.items() if work}
     checked = length <= CHECKED and not chosen.dropout
-    found = error(works["attile"](), q, k, v, d_o, causal) if checked else None  # of the last head, which has no NaN
+    found = error(works["attile"](), q, k, v, d_o, causal) if checked else None  # for the last head, which has no NaN
     if found is not None and not found <= MOST_ERROR:
         raise SystemExit(f"{case}: the relative error is {found:.3g}")
     rounds, state = sample(works, flush, chosen.rounds, monitor)
@@ -185,7 +187,7 @@ def main():
         parser.error("--packed and --dropout: no kernel has both")
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(chosen.deterministic)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # it costs time and is no part of a gradient
+    torch.utils.deterministic.fill_uninitialized_memory = False  # filling costs time and is not part of a gradient
     device, monitor = torch.cuda.get_device_properties(0), side_cuda.Monitor()
     machine = {"bench": "backward", "gpu": device.name, "driver": monitor.driver(), "torch": torch.__version__, "cuda": torch.version.cuda,
                "attile": attile.version(), "commit": chosen.commit, "schedule": chosen.schedule, "kind": chosen.kind, "deterministic": chosen.deterministic,

@@ -1,13 +1,14 @@
-"""Gradients under masks and scores written as text, beside FlexAttention's gradients with its functions and its block mask, in one
-process: JSON lines.
+"""Times gradients with masks and scores written as text, beside FlexAttention's with its functions and its block mask,
+in one process: JSON lines.
 
     python3 bench/bench_backward_masks.py                     every rule of rules.py at length 8192, head dimensions 64 and 128
     python3 bench/bench_backward_masks.py --only "alibi d64"
     python3 bench/bench_backward_masks.py --dry-run           without a GPU: tiny shapes on this CPU, ours alone
 
-Of q, k and v, and under the rule "bias" also of the bias, which both sides sum over the batch. One head's gradients are compared with
-double precision first, as relative errors: a wrong one is an error, not a line. Times are those of the backward pass alone, as
-in bench_backward.py; neither side's compile time counts, and FlexAttention's block mask is made beforehand.
+Gradients are those of q, k and v, and with the rule "bias" also that of the bias, which both sides sum over the batch.
+The gradients of one head are first compared with double precision, as relative errors: a wrong result is an error, not
+a line. Times are those of the backward pass alone, as in bench_backward.py; neither side's compile time counts, and
+FlexAttention's block mask is made beforehand.
 """
 import argparse
 import json
@@ -26,7 +27,7 @@ import attile.torch  # noqa: E402
 import rules  # noqa: E402
 from rule_parameters import parameters  # noqa: E402
 
-LEARNED = {"bias": "values"}  # which tensor of a rule wants a gradient
+LEARNED = {"bias": "values"}  # the tensor of a rule that requires a gradient
 MOST_ERROR = 1e-2
 
 
@@ -35,7 +36,7 @@ def cases():
 
 
 def ours(case, q, k, v, d_o, given):
-    """A call that returns the gradients of q, k, v, and of what is learned."""
+    """Returns a function that returns the gradients of q, k, v, and of the learned tensor."""
     rule, learned = rules.RULES[case.rule].knobs, LEARNED.get(case.rule)
     tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
     numbers = [float(value) for value in given.values() if not isinstance(value, torch.Tensor)]
@@ -51,7 +52,7 @@ def ours(case, q, k, v, d_o, given):
 
 
 def theirs(case, q, k, v, d_o, given):
-    """The same of FlexAttention."""
+    """The same for FlexAttention."""
     given = dict(given)
     learned = LEARNED.get(case.rule)
     inputs = [x.detach().requires_grad_() for x in (q, k, v)]
@@ -67,13 +68,14 @@ def theirs(case, q, k, v, d_o, given):
 
 
 def reference(case, q, k, v, d_o, given):
-    """In double precision, of the last head: the last batch's dq, dk and dv, and the sum over batches of what is learned."""
+    """Gradients of the last head in double precision: dq, dk and dv of the last batch, and that of the learned tensor,
+    summed over batches."""
     learned, head, total = LEARNED.get(case.rule), case.heads - 1, 0
     given, others = dict(given), []
     if learned:
         given[learned] = given[learned][head:].double().requires_grad_()  # (1, len_q, len_kv)
         others = [given[learned]]
-    of_score = 0 if learned else head  # the head's index in what the score reads
+    of_score = 0 if learned else head  # index of the head in the tensor that the score reads
     mask, modify = rules.RULES[case.rule].functions(given, torch.tanh)
     rows, columns = torch.arange(case.len_q, device=q.device)[:, None], torch.arange(case.len_kv, device=q.device)
     for batch in range(case.batch) if learned else [case.batch - 1]:
@@ -96,7 +98,7 @@ def error(found, right, head):
 
 
 def clock(works, rounds):
-    """{name: [ms, one a round]} of a dry run, and no state."""
+    """Returns {name: [ms of each round]} of a dry run, and an empty state."""
     found = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
@@ -107,17 +109,17 @@ def clock(works, rounds):
 
 
 def measure(case, dry_run, sample):
-    """A row."""
+    """Returns a row of the results."""
     device = "cpu" if dry_run else "cuda"
     size = case.batch, case.heads, case.len_q, case.head_dim
     q, k, v, d_o = (torch.randn(size, device=device, dtype=torch.bfloat16) for _ in range(4))
     given = parameters(case, device)
     works, faults = {"attile": ours(case, q, k, v, d_o, given)}, {}
-    if not dry_run:  # it has no gradients on a CPU
+    if not dry_run:  # FlexAttention has no gradients on a CPU
         try:
             works["flex"] = theirs(case, q, k, v, d_o, given)
             works["flex"]()
-        except Exception as fault:  # ours is measured all the same
+        except Exception as fault:  # ours is measured anyway
             works.pop("flex", None)
             faults["flex"] = f"{type(fault).__name__}: {fault}"
     right = reference(case, q, k, v, d_o, given)

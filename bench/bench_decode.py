@@ -1,20 +1,21 @@
-"""Few queries over many keys: `decode` beside cuDNN, FlashAttention-2 and fetching alone, in one process on one GPU.
+"""Times few queries over many keys: `decode` beside cuDNN, FlashAttention-2 and a mere read of K and V, in one process
+on one GPU.
 
     python3 bench/bench_decode.py                          every case of decode_cases.py
     python3 bench/bench_decode.py --only "b1 s8192"        the cases whose names have these words
     python3 bench/bench_decode.py --schedule "stages=3 threads=256" --schedule ...
-                                                           besides, the kernel with these knobs; a column each
-    python3 bench/bench_decode.py --only append            new tokens written to the cache by the launch that attends, and
-                                                           `append_kv` and `decode` in turn in place of it
+                                                           additionally, the kernel with these knobs; a column each
+    python3 bench/bench_decode.py --only append            the launch that attends writes the new tokens to the cache,
+                                                           beside `append_kv` and `decode` as two launches
 
-A time is that of one launch in a graph of launches over so many caches that no launch finds its own in L2 (more than 300
-MB, three at least). Kernels take turns, in an order drawn at random for each round; the median of the rounds counts. All
-are compared with a reference in fp32 first. `fetch` reads K and V of a case and computes nothing. cuDNN and
-FlashAttention-2 come through PyTorch; where several queries are causal, cuDNN runs without the mask, which it cannot align
-with the last key. FlashInfer runs where it is installed, on pages too, and on caches of 8 bits with one scale; dense caches are
-copied to pages of 16 for it, and several queries run by both of its kernels. Lengths that vary, latent attention (V in K) and appending are measured without peers; of
-these, `two launches` is a step by append_kv and decode, and `decode alone` that without anything new. Rows are appended to --results
-as JSON lines.
+A time is that of one launch in a graph of launches over so many caches that no launch finds its own in L2 (more than
+300 MB, at least three caches). Kernels take turns, in a new random order each round; the median of the rounds counts.
+All are first compared with a reference in fp32. `fetch` reads K and V of a case and computes nothing. cuDNN and
+FlashAttention-2 are called through PyTorch; for several causal queries cuDNN runs without the mask, which it cannot
+align with the last key. FlashInfer runs if it is installed, also on pages and on caches of 8 bits with one scale; dense
+caches are copied to pages of 16 for it, and several queries are run with both of its kernels. Varying lengths, latent
+attention (V in K) and appending are measured without peers; for appending, `two launches` is a step of append_kv and
+decode, and `decode alone` is the step without new tokens. Rows are appended to --results as JSON lines.
 """
 import argparse
 import json
@@ -27,7 +28,7 @@ import checkout  # noqa: F401
 import decode_cases
 
 RESULTS = pathlib.Path(__file__).parent / "results/decode.jsonl"
-WRONG = 0.01  # relative error of O that roundings to bf16 never make
+WRONG = 0.01  # relative error of O that rounding to bf16 never causes
 
 
 def main():
@@ -67,7 +68,7 @@ def main():
                 if not error <= WRONG:
                     raise ValueError(f"O is wrong: relative error {error:.3g}")
                 works[name] = side.graph(work)
-            except Exception as fault:  # the others are measured all the same
+            except Exception as fault:  # the others are measured anyway
                 faults[name] = f"{type(fault).__name__}: {fault}"
         samples = {name: [] for name in works}
         for _ in range(chosen.rounds):

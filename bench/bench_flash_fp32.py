@@ -2,8 +2,8 @@
 
     python3 bench/bench_flash_fp32.py [COMMIT] >> bench/results/flash_fp32.jsonl
 
-Medians over REPEATS launches, timed by events on one stream with the L2 cache flushed before each. Every kernel is first
-compared with double precision on sampled rows, and a wrong one is an error, not a line.
+Figures are medians over REPEATS launches, timed by events on one stream with the L2 cache flushed before each. Every
+kernel is first compared with double precision on sampled rows; a wrong result is an error, not a line.
 """
 import json
 import pathlib
@@ -29,7 +29,7 @@ KERNELS = [("any", "fp32", "algorithm=flash_tiled loop_order=q_outer", 1e-5),
 
 
 def error(q, k, v, o, causal):
-    """Largest error of o in ROWS sampled rows of a few heads, against double precision."""
+    """The largest error of o in ROWS sampled rows of a few heads, against double precision."""
     worst = 0.0
     rows = torch.linspace(0, LENGTH - 1, ROWS, device=q.device).long()
     for b, h in ((0, 0), (BATCH - 1, q.shape[1] - 1)):

@@ -1,8 +1,9 @@
-/* bench_generate: how fast a spec becomes variants, and variants become sources, with the templates built in.
+/* bench_generate: how fast a spec is enumerated into variants, and variants are expanded into sources, with the
+   templates built in.
 
        bench_generate [SECONDS] [COMMIT]      JSON lines on stdout; exit 1 when a promise is missed
 
-   Promised: 10,000 variants enumerated and 500 sources expanded a second, on one core. */
+   Promised: 10,000 variants enumerated and 500 sources expanded per second, on one core. */
 #include "gen.h"
 #include "clock.h"
 
@@ -30,7 +31,7 @@ struct measured {
     double seconds;
 };
 
-/* Enumerate the whole spec as often as fits into `seconds`. */
+/* Enumerates the whole spec repeatedly, for at least `seconds`. */
 static struct measured enumerate(const struct template_set *set, const struct spec *spec, double seconds) {
     struct measured result = {0};
     double start = clock_seconds();
@@ -44,7 +45,7 @@ static struct measured enumerate(const struct template_set *set, const struct sp
     return result;
 }
 
-/* Expand the feasible variants, round and round. */
+/* Expands the feasible variants in turn, repeatedly, for at least `seconds`. */
 static struct measured expand(const struct template_set *set, const struct spec *spec, double seconds) {
     struct measured result = {0};
     while (result.seconds < seconds) {
@@ -75,7 +76,7 @@ static struct measured expand(const struct template_set *set, const struct spec 
     return result;
 }
 
-/* The processor's name as the system gives it, without quotes. */
+/* Writes the processor's name from /proc/cpuinfo, up to the first quote or backslash; "unknown" without one. */
 static void find_processor(char *out, size_t size) {
     char line[256];
     FILE *file = fopen("/proc/cpuinfo", "r");

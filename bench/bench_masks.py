@@ -1,15 +1,16 @@
-"""Masks and scores written as text, beside FlexAttention with its functions and its block mask, in one process.
+"""Times masks and scores written as text, beside FlexAttention with its functions and its block mask, in one process.
 
     python3 bench/bench_masks.py                  every rule at lengths 8192 and 32768, head dimensions 64 and 128
     python3 bench/bench_masks.py --only alibi --only "softcap d64"
-    python3 bench/bench_masks.py --target sm_80   by mma.sync on both sides: flash_mma, and FlexAttention by Triton's code for
-                                                  sm_80 (triton_mma.py), as its tuner or its default has it; PTX is checked
+    python3 bench/bench_masks.py --target sm_80   mma.sync on both sides: flash_mma, and FlexAttention with Triton's
+                                                  code for sm_80 (triton_mma.py), by its tuner or its default; PTX is
+                                                  checked
     python3 bench/bench_masks.py --dry-run        without a GPU: tiny shapes on the host device
 
 Cases and checks are as in bench_matrix.py; rules.py has every mask and score as text and as functions. Neither side's
-compile time counts. FlexAttention's block mask is made once and timed apart, since it is made anew where lengths or
-documents change; ours needs nothing beforehand. Kernels are compiled into an empty cache, so that first_seconds in a
-row is the time from the text to its first answer.
+compile time counts. FlexAttention's block mask is made once and timed separately, since a change of lengths or
+documents needs a new one; ours needs nothing beforehand. Kernels are compiled into an empty cache, so that
+first_seconds in a row is the time from the text to the first result.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ import runner
 import table
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-ALGORITHM = "algorithm=flash_mma"  # of a target that is given
+ALGORITHM = "algorithm=flash_mma"  # if a target is given
 
 
 def milliseconds(row):
@@ -35,7 +36,7 @@ def quotient(a, b):
 
 
 def markdown(rows, peer):
-    """A line a case: times, how many times as fast we are, and ours in proportion to our own causal kernel."""
+    """Returns a table with one line per case: times, our speedup, and our speed relative to our own causal kernel."""
     cases = table.by_case(rows)
     head = ["case", "attile ms", "peer ms", "its block mask ms", "times as fast", "with block mask", "first answer s",
             "causal / this"]

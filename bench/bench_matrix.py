@@ -1,4 +1,4 @@
-"""The forward kernel beside cuDNN, FlashAttention-2 and others, on every shape of cases.py, in one process.
+"""Times the forward kernel beside cuDNN, FlashAttention-2 and others, on every shape of cases.py, in one process.
 
     python3 bench/bench_matrix.py                                 the whole matrix, L2 flushed before each launch
     python3 bench/bench_matrix.py --warm --flex                   with a warm L2 as well; FlexAttention, slow to compile
@@ -7,14 +7,14 @@
     python3 bench/bench_matrix.py --only d128 --only "d64 causal" the cases whose names have these words
     python3 bench/bench_matrix.py --schedule choice --schedule fixed --schedule "block_n=176 stages=3" --schedule ...
                                                                   a column each: the library's choice, the same with
-                                                                  sizes that are constants ("fixed" goes with knobs
-                                                                  too); "unhinted" is the choice without hints
-    python3 bench/bench_matrix.py --variants FILE                 the same, a schedule a line
+                                                                  constant sizes ("fixed" can be combined with knobs);
+                                                                  "unhinted" is the choice without hints
+    python3 bench/bench_matrix.py --variants FILE                 the same, one schedule per line
     python3 bench/bench_matrix.py --dry-run                       without a GPU: tiny shapes on the host device
 
-Every kernel is first compared with double precision in sampled rows and with the peers everywhere; a wrong one is an
-error in its row, and so is one that cannot be built, hangs or loses the device. Rows are appended to --results as JSON
-lines; the table goes to standard output.
+Every kernel is first compared with double precision in sampled rows and with the peers everywhere; a kernel that is
+wrong, cannot be built, hangs or loses the device is an error in its row. Rows are appended to --results as JSON lines;
+the table goes to standard output.
 """
 import argparse
 import importlib.util
@@ -32,7 +32,7 @@ import table
 
 RESULTS = pathlib.Path(__file__).parent / "results/matrix.jsonl"
 TARGET = "sm_90a"
-ALGORITHM = "algorithm=flash_async"  # part of every schedule that names none
+ALGORITHM = "algorithm=flash_async"  # for schedules that name no algorithm
 
 
 def options():
@@ -56,7 +56,7 @@ def options():
 
 
 def schedules(chosen):
-    """{name of the column: text as contest.py has it}; unless told otherwise, the library's own choices."""
+    """Returns {name of the column: text as contest.py takes it}; by default, the library's own choices."""
     texts = list(chosen.schedule)
     if chosen.variants:
         lines = (line.split("#")[0].strip() for line in chosen.variants.read_text().splitlines())
@@ -72,7 +72,7 @@ def schedules(chosen):
 
 
 def peers(chosen):
-    """Those asked for, else those that are here."""
+    """Returns the peers that are requested, else those that are installed."""
     if chosen.dry_run:
         return ["plain"]
     here = {"cudnn": True, "fa2": True, "fa3": chosen.fa3 or fa3.installed(),

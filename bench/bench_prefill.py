@@ -1,13 +1,13 @@
-"""Prompts that are packed, padded or in pages, beside dense ones of the same work, in one process on one GPU.
+"""Times prompts that are packed, padded or in pages, beside dense ones with the same work, in one process on one GPU.
 
     python3 bench/bench_prefill.py                           every case of prefill_cases.py
     python3 bench/bench_prefill.py --only d128 --only causal
     python3 bench/bench_prefill.py --schedule "splits=1"     knobs for every side, in place of the library's choice
 
-Ours alone, in bf16. Medians over rounds in which the sides take turns in random order, timed by events on one stream, with the L2 cache
-flushed by reading before each, while the host is ahead. O of every side is first compared with double precision, in one
-head. `varied` has sequences of 1 to twice the length; by TFLOP/s its time is put in proportion to dense ones. Rows are appended to
---results as JSON lines.
+Ours alone, in bf16. Figures are medians over rounds in which the sides take turns in random order, timed by events on
+one stream, with the L2 cache flushed by reading before each, while the host runs ahead. O of every side is first
+compared with double precision, in one head. `varied` has sequences of 1 to twice the length; its time is compared with
+dense ones through TFLOP/s. Rows are appended to --results as JSON lines.
 """
 import argparse
 import concurrent.futures
@@ -22,12 +22,12 @@ import checkout  # noqa: F401
 import prefill_cases
 
 RESULTS = pathlib.Path(__file__).parent / "results/prefill.jsonl"
-WRONG = 0.01  # relative error of O that roundings to bf16 never make
+WRONG = 0.01  # relative error of O that rounding to bf16 never causes
 AHEAD = 1_000_000  # clocks that the GPU idles before each launch
 
 
 def compiled(cases, schedule):
-    """{problem: kernel, or why there is none}; compiled side by side."""
+    """Returns {problem: kernel, or the exception}; compiles in parallel."""
     import attile
 
     def one(problem):
@@ -53,7 +53,8 @@ class Prompts:
         self.packed = [torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(3)]
 
     def work(self, side, kernel):
-        """A function that starts the launch; its `o` is what it writes, (tokens, heads, head_dim) or (batch, tokens, heads, head_dim)."""
+        """Returns a function that starts the launch; its attribute `o` is the output, (tokens, heads, head_dim) or
+        (batch, tokens, heads, head_dim)."""
         import attile
 
         lengths, (q, k, v) = side.lengths(self.case), self.packed
@@ -85,7 +86,7 @@ class Prompts:
         return x.transpose(1, 2).contiguous() if side.order == "hnd" else x
 
     def _pages(self, side, lengths):
-        """Page numbers, in no order, and K and V in pages."""
+        """Returns page numbers in random order, and K and V in pages."""
         torch, size = self.torch, side.page_size
         counts = [-(-length // size) for length in lengths]
         numbers = torch.randperm(sum(counts), device="cuda", dtype=torch.int32)
@@ -104,7 +105,7 @@ class Prompts:
         return table, k, v
 
     def error(self, work, side):
-        """Relative, in the Frobenius norm: the last head of the last sequence."""
+        """The relative error in the Frobenius norm, in the last head of the last sequence."""
         torch, length = self.torch, side.lengths(self.case)[-1]
         work()
         q, k, v, found = (x.flatten(0, -3)[-length:, -1].double() for x in (*self.packed, work.o))
@@ -116,14 +117,14 @@ class Prompts:
 
 
 def milliseconds(works, flush, rounds):
-    """{name: one of each round}. The host runs ahead, so that its calls are no part of the times."""
+    """Returns {name: [ms of each round]}. The host runs ahead, so that the times do not include its calls."""
     import torch
 
     events = {name: [] for name in works}
     for _ in range(rounds + 2):
         for name in random.sample(list(works), len(works)):
             torch.cuda._sleep(AHEAD)
-            flush.sum()  # reads: what is written would be written back beside the kernel
+            flush.sum()  # reads: lines that a flush writes would be written back during the kernel
             start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             start.record()
             works[name]()
@@ -134,7 +135,7 @@ def milliseconds(works, flush, rounds):
 
 
 def measure(case, kernels, rounds, flush):
-    """A row: of every side milliseconds, TFLOP/s, the kernel and the error; faults of those that fail."""
+    """Returns a row: milliseconds, TFLOP/s, kernel and error of every side; faults of those that fail."""
     prompts, works, errors, names, faults = Prompts(case), {}, {}, {}, {}
     for side in prefill_cases.SIDES:
         try:
@@ -146,7 +147,7 @@ def measure(case, kernels, rounds, flush):
             if not errors[side.name] <= WRONG:
                 raise ValueError(f"O is wrong: relative error {errors[side.name]:.3g}")
             works[side.name] = work
-        except Exception as fault:  # the others are measured all the same
+        except Exception as fault:  # the others are measured anyway
             faults[side.name] = f"{type(fault).__name__}: {fault}"
     ms = {name: round(statistics.median(found), 5) for name, found in milliseconds(works, flush, rounds).items()}
     tflops = {side.name: round(case.flops(side.lengths(case)) / ms[side.name] / 1e9, 1)

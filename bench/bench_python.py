@@ -1,11 +1,11 @@
-"""Host time of one call from Python, and time to the first answer, beside PyTorch's own.
+"""Measures the host time of one call from Python, and the time to the first result, beside PyTorch's own.
 
     python3 bench/bench_python.py [--device cuda] [--no-first]      prints JSON lines
 
-Host time: what a call takes until it returns, with everything prepared: the median over batches of calls, the device
-waited for between batches, never within. All in one process, in turn. On a CPU, where a launch computes at once, there are
-no queries, so that only the call is left.
-First call: from import of the libraries being done to the first answer, each in a process of its own with empty caches.
+Host time: the time until a call returns, with everything prepared: the median over batches of calls; the host waits for
+the device between batches, never within one. All calls take turns in one process. On a CPU, where a launch computes at
+once, there are no queries, so that only the call is left.
+First call: from the end of the libraries' import to the first result, each in a process of its own with empty caches.
 """
 import argparse
 import importlib.util
@@ -49,7 +49,7 @@ print(time.perf_counter() - start)
 
 
 def calls(device):
-    """{name: a call whose arguments are all there}"""
+    """Returns {name: a call whose arguments are prepared}."""
     import attile.torch
     import torch
     from torch.nn.functional import scaled_dot_product_attention
@@ -79,7 +79,7 @@ def calls(device):
 
 
 def host_times(device):
-    """{name: microseconds of one call}: medians over batches that take turns."""
+    """Returns {name: microseconds of one call}: medians over batches that take turns."""
     import torch
     finish = torch.cuda.synchronize if device == "cuda" else lambda: None
     works, times = calls(device), {}
@@ -98,7 +98,7 @@ def host_times(device):
 
 
 def first_call(program, device):
-    """Seconds, or why there is no answer."""
+    """Returns seconds, or why there is no result."""
     numbers = f"DEVICE, BATCH, HEADS, LENGTH, WINDOW = {device!r}, {FIRST['batch']}, {FIRST['heads']}, {FIRST['length']}, {FIRST['window']}\n"
     if device == "cpu":
         numbers = numbers.replace(f"{FIRST['length']}, ", "128, ")

@@ -1,11 +1,12 @@
-/* bench_runtime: what the library itself costs: finding a kernel in memory, on disk and by compiling, and launching one.
+/* bench_runtime: the cost of the library itself: finding a kernel in memory, on disk and by compiling, and launching
+   one.
 
        bench_runtime [COMMIT]      JSON lines on stdout
 
-   Finding is measured on the GPU where there is one. Up to where the driver loads the kernel it is measured everywhere
-   that NVRTC is, by sessions that only compile for sm_90a; there also from att_open on in a new process, in which nothing is
-   loaded or parsed yet, and with quick_first. A launch is measured beside the driver's own launch of an
-   empty kernel with as many bytes of parameters. */
+   Finding is measured on the GPU if there is one. Wherever there is NVRTC, it is also measured up to the point where
+   the driver loads the kernel, by sessions that only compile for sm_90a: within a process, and from att_open on in a
+   new process, in which nothing is loaded or parsed yet, without and with quick_first. A launch is measured beside the
+   driver's own launch of an empty kernel with as many bytes of parameters. */
 #include "clock.h"
 #include "cuda_api.h"
 #include "session.h"
@@ -70,7 +71,7 @@ static void report(const char *what, const char *name, att_session *session, dou
     fflush(stdout);
 }
 
-/* compile_for: as in session_open. */
+/* Opens a session. compile_for: as in session_open. */
 static att_session *open_session(const char *compile_for, bool keep) {
     const struct att_options options = {.size = sizeof options, .cache_dir = cache_folder, .no_disk_cache = !keep};
     att_session *session = NULL;
@@ -79,7 +80,7 @@ static att_session *open_session(const char *compile_for, bool keep) {
     return session;
 }
 
-/* A find that may end where a GPU is needed. */
+/* Finds a kernel; the find may end where a GPU is needed. */
 static att_kernel *find(att_session *session, const struct problem *problem) {
     att_kernel *kernel = NULL;
     enum att_status status = att_find(session, problem->problem, problem->schedule, &kernel);
@@ -88,13 +89,13 @@ static att_kernel *find(att_session *session, const struct problem *problem) {
     return kernel;
 }
 
-/* The first find of a session, whose library and templates are loaded: by the compiler, or from disk. Median. */
+/* Median time of the first find of a session, by the compiler or from disk. Library and templates are loaded. */
 static double time_first_find(const struct problem *problem, const char *compile_for, bool from_disk, int count) {
     double seconds[DISK_HITS];
     for (int i = 0; i < count; i++) {
         att_session *session = open_session(compile_for, from_disk);
         struct att_session_info info = {.size = sizeof info};
-        must(session, att_session_describe(session, &info)); /* opens the compiler, which a process does once */
+        must(session, att_session_describe(session, &info)); /* opens the compiler, once per process */
         double start = clock_seconds();
         find(session, problem);
         seconds[i] = clock_seconds() - start;
@@ -103,7 +104,7 @@ static double time_first_find(const struct problem *problem, const char *compile
     return median(seconds, count);
 }
 
-/* What `bench_runtime fresh PROBLEM FOLDER|- QUICK` does: one att_open and one find, timed. */
+/* `bench_runtime fresh PROBLEM FOLDER|- QUICK`: times one att_open and one find. */
 static int find_once(char **arguments) {
     struct problem problem = problem_table[atoi(arguments[0])];
     const struct att_options options = {.size = sizeof options,
@@ -113,7 +114,7 @@ static int find_once(char **arguments) {
     double start = clock_seconds();
     att_session *session = NULL;
     must(session, session_open(&options, "sm_90a", &session));
-    if (options.quick_first) /* a schedule that is asked for has no substitute */
+    if (options.quick_first) /* a requested schedule has no quick substitute */
         problem.schedule = NULL;
     find(session, &problem);
     printf("%.9f\n", clock_seconds() - start);
@@ -122,7 +123,7 @@ static int find_once(char **arguments) {
     return 0;
 }
 
-/* The same in new processes. Median. */
+/* Median time of find_once in new processes. */
 static double time_processes(const struct problem *problem, const char *folder, bool quick, int count) {
     char command[PATH_MAX + 64];
     double seconds[PROCESSES];
@@ -140,7 +141,7 @@ static void measure_finds(const struct problem *problem, const char *compile_for
     const char *until = compile_for ? ", until the driver loads it" : "";
     char what[96];
     att_session *session = open_session(compile_for, true);
-    find(session, problem); /* now it is on disk */
+    find(session, problem); /* from now on it is on disk */
     snprintf(what, sizeof what, "find, compiled (median)%s", until);
     report(what, problem->name, session, time_first_find(problem, compile_for, false, COMPILES), COMPILES);
     snprintf(what, sizeof what, "find, on disk (median)%s", until);
@@ -161,7 +162,7 @@ static void measure_finds(const struct problem *problem, const char *compile_for
     att_close(session);
 }
 
-/* Time of the calls, not of the kernels: the stream is drained before its queue fills. Median of the rounds. */
+/* Median time of the launch calls, not of the kernels: the stream is drained before its queue fills. */
 static double time_launch(att_session *session, const struct problem *problem) {
     struct att_args args = {.size = sizeof args,
                             .family = ATT_ATTENTION_FORWARD,
@@ -187,7 +188,7 @@ static double time_launch(att_session *session, const struct problem *problem) {
     return median(seconds, ROUNDS);
 }
 
-/* The same of nothing but the driver. */
+/* Median time of a launch call of the driver alone. */
 static double time_driver_launch(size_t parameter_bytes) {
     static const char source[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                                  ".visible .entry empty(.param .align 64 .b8 p[%zu]) { ret; }\n";
@@ -220,7 +221,7 @@ static double time_driver_launch(size_t parameter_bytes) {
     return median(seconds, ROUNDS);
 }
 
-/* Without an NVRTC there is nothing that compiles for a GPU. */
+/* True if this machine can compile for a GPU, that is, if it has NVRTC. */
 static bool compiles_for_gpu(void) {
     const struct att_options options = {.size = sizeof options, .cache_dir = cache_folder, .device = ATT_DEVICE_CUDA};
     att_session *session = NULL;
@@ -246,7 +247,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < PROBLEMS; i++) {
         if (compiles)
             measure_finds(&problem_table[i], "sm_90a");
-        if (on_gpu || i == 0) /* the host device once: its compiler is not what anybody waits for */
+        if (on_gpu || i == 0) /* the host device only once: nobody waits for its compiler */
             measure_finds(&problem_table[i], NULL);
         if (!on_gpu)
             continue;

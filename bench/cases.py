@@ -1,6 +1,6 @@
-"""The attention problems that are measured: which shapes, and what each is called.
+"""The attention problems that are measured: their shapes and names.
 
-A case's name is made of words, "d128 b4 h16 s4096 causal" say, which is also how one selects: `--only "d128 causal"`.
+The name of a case consists of words, for example "d128 b4 h16 s4096 causal"; `--only "d128 causal"` selects by words.
 """
 import dataclasses
 
@@ -16,8 +16,8 @@ class Case:
     heads: int
     len_q: int
     causal: bool  # with the last query and key aligned
-    kv_heads: int = 0  # 0: as heads
-    len_kv: int = 0  # 0: as len_q
+    kv_heads: int = 0  # 0: the same as heads
+    len_kv: int = 0  # 0: the same as len_q
     dtype: str = "bf16"
     scale: float = 0  # 0: 1 / sqrt(head_dim)
 
@@ -39,31 +39,31 @@ class Case:
 
     @property
     def factor(self):
-        """Of the scores."""
+        """The scale of the scores."""
         return self.scale or self.head_dim**-0.5
 
     @property
     def flops(self):
-        """Of both products. Causal counts half a square, as is the custom, not half a square and half a diagonal."""
+        """Flops of both products. Causal counts half of the square, as is customary, without half of the diagonal."""
         seen = min(self.len_q, self.len_kv)
         pairs = seen * self.len_kv - seen**2 / 2 if self.causal else self.len_q * self.len_kv
         return 4 * self.batch * self.heads * pairs * self.head_dim
 
     def seen(self, query):
-        """How many keys, from the first, that query sees."""
+        """The number of keys, from the first, that `query` sees."""
         return max(0, min(self.len_kv, query + 1 + self.len_kv - self.len_q)) if self.causal else self.len_kv
 
     def problem(self, knobs):
-        """The problem alone, as one may know it before there is any launch."""
+        """The problem without hints, as known before any launch."""
         return f"family=attention_forward dtype={self.dtype} head_dim={self.head_dim} {self.rule_knobs()} {knobs}"
 
     def hints(self):
-        """What the library may know of the launches to come. Who promises an alignment promises a positive scale."""
+        """Hints about future launches. A promised alignment implies a positive scale."""
         return (f"batch={self.batch} heads={self.heads} kv_heads={self.kv_heads} len_q={self.len_q} "
                 f"len_kv={self.len_kv}" + ("" if self.scale < 0 else " alignment=16"))
 
     def fixed_knobs(self):
-        """For a kernel that is made for these sizes and no others."""
+        """Knobs of a kernel for these sizes only."""
         return (f"fixed_heads={self.heads} fixed_kv_heads={self.kv_heads} fixed_len_q={self.len_q} "
                 f"fixed_len_kv={self.len_kv}")
 
@@ -71,7 +71,7 @@ class Case:
         return "mask=causal" if self.causal else "mask=none"
 
     def matches(self, selections):
-        """Whether all words of one of the selections are in the name or the group; no selection selects all."""
+        """True if all words of one of the selections are in the name or the group; an empty list selects all."""
         words = set(self.name.split()) | {self.group}
         return not selections or any(set(selection.split()) <= words for selection in selections)
 
@@ -83,7 +83,7 @@ def _square(group, head_dim, length, heads=None, kv_heads=0):
 
 
 def _untuned():
-    """Sizes that nothing was tuned on. Every two values of head dimension, length, heads and batch meet."""
+    """Sizes that no tuning used. Every pair of values of head dimension, length, heads and batch occurs."""
     return [Case("untuned", head_dim, (1, 3)[turn % 2], (12, 40, 28)[turn % 3], length, causal)
             for i, head_dim in enumerate((64, 128, 256)) for j, length in enumerate((777, 1500, 3000, 6000))
             for causal in (False, True) for turn in [i + j + causal]]
@@ -100,12 +100,12 @@ def matrix():
 
 
 def quick(case):
-    """A subset that shows a change of the kernel in a minute or so."""
+    """True for a subset that shows the effect of a kernel change within about a minute."""
     return case.group == "llama" or (case.group == "grid" and case.head_dim in (64, 128, 256)
                                      and case.len_q in (512, 4096, 16384))
 
 
 def tiny():
-    """What the host device can do: a dry run of the program, not a measurement."""
+    """Cases small enough for the host device: for a dry run of the program, not for measurements."""
     square = [Case("grid", 64, 1, 2, 70, causal) for causal in (False, True)]
     return square + [Case("chunked", 32, 1, 2, 20, True, 1, 33)]

@@ -1,4 +1,4 @@
-"""Cases with TFLOP/s become bars, as SVG: a panel a head dimension and mask, a group of bars a length."""
+"""Draws TFLOP/s of cases as bars, as SVG: a panel for each head dimension and mask, a group of bars for each length."""
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 420, 150  # of a panel's bars
@@ -9,8 +9,9 @@ EXPECTED = "#cf222e"
 
 
 def svg(panels, title, ceiling):
-    """panels: [(heading, [(label, {kernel: TFLOP/s}, expected or None)])], two beside each other; the bars of a length
-    stand in the order of COLOURS, and `expected` is a line across them. ceiling: the top of all scales."""
+    """Returns the SVG text. panels: [(heading, [(label, {kernel: TFLOP/s}, expected or None)])], drawn two in a row;
+    the bars of a length are in the order of COLOURS, and `expected` is a line across them. ceiling: top of all
+    scales."""
     rows = (len(panels) + 1) // 2
     width, height = 2 * (LEFT + WIDTH) + GAP, TOP + rows * (HEIGHT + FOOT + 24)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '

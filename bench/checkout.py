@@ -1,4 +1,4 @@
-"""Import this before attile: the package of this checkout comes before an installed one."""
+"""Import this before attile: it gives the package of this checkout precedence over an installed one."""
 import pathlib
 import sys
 

@@ -1,12 +1,12 @@
-"""One case: attile's kernels and the peers' are made, checked, and timed beside each other. Runs in a worker process.
+"""Builds, checks and times attile's kernels and the peers' for one case. Runs in a worker process.
 
-    job   {case, problem: knobs beside the case's, target: more of them for those that name a schedule,
+    job   {case, problem: knobs besides the case's, target: further knobs for texts that name a schedule,
            schedules: {name: text}, peers: [name], without: [name], plan}
-    text  knobs, or none for the library's choice; among them the words "fixed", for a kernel of these sizes only, and
-          "unhinted", for one that is found without being told of sizes and alignment
-    rows  one a kernel: its figures, or an "error" that says why it has none
+    text  knobs, or none for the library's choice; it may include the words "fixed", for a kernel of these sizes only,
+          and "unhinted", for a kernel that is found without hints of sizes and alignment
+    rows  one for each kernel: its figures, or an "error" that says why it has none
 
-A job with "ahead", a list of cases, compiles the kernels of all of them side by side, so that the device does not wait for it.
+A job with "ahead", a list of cases, compiles the kernels of all of them in parallel, so that the device does not wait.
 """
 import concurrent.futures
 import os
@@ -17,10 +17,10 @@ import attile
 import protocol
 import triton_mma
 
-WORDS = ("fixed", "unhinted")  # of a schedule, that are no knobs
-WRONG = 2  # times the error of an honest computation of the same precision, in the rows that are compared with it
-APART = 4  # times that: a peer's error; and ours over the whole tensor, from a peer
-ROUNDING = 2.0**-8  # or this: results rounded to bf16 are that far apart where both are right, however few rows are exact
+WORDS = ("fixed", "unhinted")  # words of a schedule that are not knobs
+WRONG = 2  # allowed error, in multiples of an honest computation's of the same precision, in the rows compared with it
+APART = 4  # the same for a peer's error, and for our distance from a peer over the whole tensor
+ROUNDING = 2.0**-8  # or this: correct results rounded to bf16 may be this far apart, however few rows are exact
 
 
 def open_side(setup):
@@ -36,7 +36,7 @@ def open_side(setup):
 
 
 def start(setup):
-    """What is returned keeps the session and the side from case to case."""
+    """Returns a function serve, which keeps the session and the side from case to case."""
     session, side = open_side(setup)
 
     def serve(job, say):
@@ -53,7 +53,7 @@ def start(setup):
 
 
 def request(job, case, schedule):
-    """(problem, schedule) of a text, as a session compiles them."""
+    """Converts a text to (problem, schedule), as Session.compile takes them."""
     words, knobs = schedule.split(), [job["problem"]]
     knobs += [] if "unhinted" in words else [case.hints()]
     knobs += [case.fixed_knobs()] if "fixed" in words else []
@@ -64,7 +64,7 @@ def request(job, case, schedule):
 
 
 def compile_ahead(session, job):
-    """Returns how many kernels compile; what fails says so in its case."""
+    """Returns the number of kernels that compile; the others report their error in their case."""
     requests = {request(job, case, schedule) for case in job["ahead"] for schedule in job["schedules"].values()}
     with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count())) as pool:
         done = [pool.submit(session.compile, *one) for one in sorted(requests, key=str)]
@@ -72,7 +72,7 @@ def compile_ahead(session, job):
 
 
 def bind(kernel, side, case, tensors, parameters, lse=None):
-    """A launch, with the workspace that it needs, which lives as long as it does."""
+    """Returns a launch with the workspace that it needs, which it keeps alive."""
     size = kernel.workspace_size(*tensors[:3], params=parameters)
     kept, workspace = side.workspace(size) if size else (None, None)
     launch = kernel.bind(*tensors, lse, scale=case.scale or None, params=parameters, workspace=workspace)
@@ -100,7 +100,7 @@ class Contest:
         return list(self._rows.values())
 
     def _enter(self, name, make, patience, **about):
-        """Make it, run it once, look at its answer. What fails here is not timed."""
+        """Makes a kernel, runs it once and checks its result. A kernel that fails here is not timed."""
         if name in self._job["without"]:
             return
         row = self._rows[name] = {"kernel": name, **about}
@@ -128,7 +128,7 @@ class Contest:
         stream = self._side.stream
         launch(stream)
         self._side.finish()
-        row["first_seconds"] = round(time.perf_counter() - began, 4)  # from its text to its answer
+        row["first_seconds"] = round(time.perf_counter() - began, 4)  # from the text to the result
         share = self._side.lse_error(self._case, *self._tensors[:2], lse)
         if share is not None:
             row["lse_error"] = digits(share)
@@ -142,7 +142,7 @@ class Contest:
         return work, work()
 
     def _compare(self):
-        """Ours with every peer over the whole tensor: the rows sampled above are a few."""
+        """Compares ours with every peer over the whole tensor: the rows sampled above are few."""
         for name in [name for name in self._works if "schedule" in self._rows[name]]:
             apart = {peer: digits(self._side.distance(self._outputs[peer], self._outputs[name]))
                      for peer in self._works if "schedule" not in self._rows[peer]}
@@ -157,7 +157,7 @@ class Contest:
         for name, modes in found.items():
             self._rows[name].update({mode: protocol.summary(rounds, self._case.flops)
                                      for mode, rounds in modes.items()})
-        for name, copy in before.items():  # the same bits after hundreds of launches
+        for name, copy in before.items():  # still the same bits after hundreds of launches?
             self._rows[name]["same_bits"] = self._side.same(copy, self._outputs[name])
 
 

@@ -1,16 +1,16 @@
-"""cuDNN's attention through its own frontend (`pip install nvidia-cudnn-frontend`), for what PyTorch cannot ask of it.
+"""cuDNN's attention through its own frontend (`pip install nvidia-cudnn-frontend`), for what PyTorch cannot request.
 
-PyTorch knows a causal mask between unlike lengths only as a tensor of booleans, which takes cuDNN twice as long as its
-own causal mask with the last query and key aligned.
+PyTorch expresses a causal mask between different lengths only as a tensor of booleans, which takes cuDNN twice as long
+as its own causal mask with the last query and key aligned.
 """
 import torch
 
-PATH = "cudnn frontend, bottom-right causal"  # in the rows that took it
+PATH = "cudnn frontend, bottom-right causal"  # recorded in the rows that used it
 
 
 def causal_attention(q, k, v, stream):
-    """The callable that computes O, which it returns. Raises ImportError where there is no frontend, else what that
-    raises."""
+    """Returns a callable that computes and returns O. Raises ImportError if there is no frontend, else the frontend's
+    exceptions."""
     import cudnn
     handle = cudnn.create_handle()
     cudnn.set_stream(handle=handle, stream=stream)

@@ -1,8 +1,8 @@
-"""The problems of decoding that are measured, and how many caches they rotate over."""
+"""The decoding problems that are measured, and the number of caches that they rotate over."""
 import dataclasses
 import random
 
-ROTATED_BYTES = 300 << 20  # caches together: no launch finds in L2 what an earlier one left there
+ROTATED_BYTES = 300 << 20  # all caches together, so that no launch finds data of an earlier one in L2
 LEAST_CACHES, LEAST_LAUNCHES = 3, 12
 
 
@@ -14,14 +14,14 @@ class Case:
     kv_heads: int = 8
     len_q: int = 1
     head_dim: int = 128
-    order: str = "hnd"  # of a cache in memory: heads before tokens, or tokens before heads
-    goal_us: float = 0  # 0: none is set
-    dtype_kv: str = ""  # of a cache of 8 bits; "" = as q
+    order: str = "hnd"  # order of a cache in memory: "hnd" heads before tokens, "nhd" tokens before heads
+    goal_us: float = 0  # 0 = no goal is set
+    dtype_kv: str = ""  # type of a cache of 8 bits; "" = the type of q
     kv_scale: str = "none"
-    head_dim_v: int = 0  # of latent attention, V being the first columns of K; 0 = V is a tensor of its own
+    head_dim_v: int = 0  # for latent attention, where V is the first columns of K; 0 = V is a tensor of its own
     page_size: int = 0  # 0 = no pages
-    append: str = ""  # new tokens are written to the cache: knobs of the rotation, or "none"
-    varied: bool = False  # lengths are drawn between 1 and 2 len_kv - 1, and len_kv is their mean
+    append: str = ""  # "" or, if the launch writes new tokens to the cache, the rotation: a value of rope, or "none"
+    varied: bool = False  # lengths are drawn between 1 and 2 len_kv - 1, with mean len_kv
 
     @property
     def name(self):
@@ -34,17 +34,17 @@ class Case:
                 f"{paged}{' varied' if self.varied else ''}{new}")
 
     def matches(self, wanted):
-        """wanted: texts of words; one whose words are all in the name suffices, and so does no text."""
+        """True if all words of one of the texts in `wanted` are in the name, or if `wanted` is empty."""
         return not wanted or any(set(text.split()) <= set(self.name.split()) for text in wanted)
 
     @property
     def rows(self):
-        """Of Q, that share a K/V head."""
+        """The number of rows of Q that share a K/V head."""
         return self.len_q * self.heads // self.kv_heads
 
     @property
     def lengths(self):
-        """Of the sequences' keys."""
+        """The number of keys of each sequence."""
         if not self.varied:
             return [self.len_kv] * self.batch
         draw = random.Random(1)
@@ -53,7 +53,7 @@ class Case:
 
     @property
     def room(self):
-        """Keys that a sequence has room for."""
+        """The number of keys that a sequence has room for."""
         return 2 * self.len_kv if self.varied else self.len_kv
 
     @property
@@ -62,18 +62,18 @@ class Case:
 
     @property
     def suits_pages(self):
-        """Is each sequence whole pages, without scales but one? What FlashInfer takes."""
+        """True if FlashInfer can run the case: every sequence fills whole pages, with at most one scale."""
         return not self.append and not self.head_dim_v and not self.varied and self.kv_scale == "none" and self.dtype_kv != "int8"
 
     @property
     def cache_bytes(self):
-        """Of K and V of all sequences, with scales of tokens."""
+        """Bytes of K and V of all sequences, including scales of tokens."""
         row = self.head_dim * (1 if self.dtype_kv else 2) + (4 if self.kv_scale == "token" else 0)
         return (1 if self.head_dim_v else 2) * sum(self.lengths) * self.kv_heads * row
 
     @property
     def bytes(self):
-        """That a launch has to move."""
+        """Bytes that a launch has to move."""
         return self.cache_bytes + 2 * self.batch * self.heads * self.len_q * (
             self.head_dim + (self.head_dim_v or self.head_dim))
 
@@ -83,7 +83,7 @@ class Case:
 
     @property
     def launches(self):
-        """Of a graph: whole rounds over the caches."""
+        """Number of launches in a graph: whole rounds over the caches."""
         return self.caches * max(1, -(-LEAST_LAUNCHES // self.caches))
 
     @property
@@ -97,7 +97,7 @@ class Case:
 
     @property
     def problem_alone(self):
-        """Without anything new."""
+        """The problem without new tokens."""
         mask = "causal" if self.len_q > 1 else "none"
         stored = f"dtype_kv={self.dtype_kv} kv_scale={self.kv_scale} " if self.dtype_kv else ""
         stored += f"head_dim_v={self.head_dim_v} shared_kv=1 " if self.head_dim_v else ""
@@ -117,7 +117,7 @@ def _with_new_tokens():
 
 
 def _latent():
-    """With 128 sequences no Q tile is in parts on 132 SMs; with 100 they are in two, with one in 32."""
+    """On 132 SMs, Q tiles are not split with 128 sequences, split in two with 100, and in 32 with one."""
     return [Case(batch, 4096, heads=heads, kv_heads=1, head_dim=576, head_dim_v=512, goal_us=goal)
             for batch, heads, goal in ((128, 128, 221), (128, 16, 0), (100, 128, 0), (8, 128, 0), (1, 128, 0))]
 
@@ -147,7 +147,7 @@ def _in_16_bits():
 
 
 def _of_more_rows():
-    """Few bytes and many, of groups of 8, 16 and 32 rows."""
+    """Cases with few and with many bytes, with groups of 8, 16 and 32 rows."""
     return [Case(64, 1024), Case(16, 1024), Case(64, 1024, head_dim=96), Case(16, 1024, head_dim=256),
             Case(1, 1024, len_q=4), Case(1, 8192, len_q=2), Case(64, 1024, len_q=4), Case(64, 8192, head_dim=64, len_q=4),
             Case(64, 4096, head_dim=256, len_q=4), Case(1, 8192, heads=32, kv_heads=2), Case(64, 4096, heads=32, kv_heads=2),
@@ -155,7 +155,8 @@ def _of_more_rows():
 
 
 def markdown(rows):
-    """A line a case: microseconds of each kernel, and ours in proportion to fetching alone and to the best peer."""
+    """Returns a table with one line per case: microseconds of each kernel, and ours relative to fetching alone and to
+    the best peer."""
     kernels = sorted({name for row in rows for name in row["us"]}, key=lambda name: (name != "attile", name))
     head = ["case", *kernels, "share of fetching", "best peer / ours", "goal"]
     lines = [f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]

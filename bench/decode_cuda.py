@@ -1,4 +1,4 @@
-"""What bench_decode.py runs on the GPU, through PyTorch: caches, kernels, graphs and times."""
+"""The GPU part of bench_decode.py, through PyTorch: caches, kernels, graphs and times."""
 import gc
 import importlib.util
 
@@ -12,9 +12,9 @@ from attile import _append
 from attile._tensor import view
 
 DEVICE = "cuda"
-PAGE = 16  # rows, of caches that have no pages, for FlashInfer
+PAGE = 16  # rows of the pages that dense caches are copied to for FlashInfer
 HAS_FLASHINFER = importlib.util.find_spec("flashinfer") is not None
-EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # the type, and the most that it holds
+EIGHT_BITS = {"e4m3": (torch.float8_e4m3fn, 448), "int8": (torch.int8, 127)}  # (type, its largest value)
 
 
 def machine():
@@ -25,7 +25,7 @@ def machine():
 
 
 class Side:
-    """One case: its caches, and makers of works. A work is a function of (cache number) that starts one launch."""
+    """One case: its caches, and methods that make works. A work is a function of a cache number; it starts a launch."""
 
     def __init__(self, case):
         self.case, self.kernel_name, self.new, self._kept = case, None, None, []
@@ -34,7 +34,7 @@ class Side:
         self.out = torch.empty(*self.q.shape[:3], case.head_dim_v or case.head_dim, dtype=torch.bfloat16, device=DEVICE)
         stored = [self._pair() for _ in range(case.caches)]
         self.caches = [(k, v) for (k, _), (v, _) in stored]
-        self.scales = [(of_k, of_v) for (_, of_k), (_, of_v) in stored]  # None without
+        self.scales = [(of_k, of_v) for (_, of_k), (_, of_v) in stored]  # (None, None) without scales
         self.sequences = None if case.is_dense else self._sequences()
 
     def _pair(self):
@@ -42,7 +42,8 @@ class Side:
         return k, (k[0][..., :self.case.head_dim_v], None) if self.case.head_dim_v else self._stored()
 
     def _stored(self):
-        """A cache as the case stores it, and its scales: (kv_heads,), one of each row, (blocks, kv_heads, rows), or None."""
+        """Returns a cache as the case stores it, and its scales: (kv_heads,), one for each row, (blocks, kv_heads,
+        rows), or None."""
         cache = self._cache()
         if not self.case.dtype_kv:
             return cache, None
@@ -55,7 +56,7 @@ class Side:
         return (numbers.round() if dtype == torch.int8 else numbers).clamp(-most, most).to(dtype), scale
 
     def _cache(self):
-        """(blocks, kv_heads, rows, head_dim), in memory as the case orders it; a block is a sequence or a page."""
+        """Returns (blocks, kv_heads, rows, head_dim), in the case's memory order; a block is a sequence or a page."""
         case = self.case
         blocks, rows = (self._pages(), case.page_size) if case.page_size else (case.batch, case.room)
         shape = blocks, case.kv_heads, rows, case.head_dim
@@ -67,7 +68,7 @@ class Side:
         return sum(-(-length // self.case.page_size) for length in self.case.lengths)
 
     def _sequences(self):
-        """Lengths, and where there are pages their numbers, in no order."""
+        """Returns the lengths and, with pages, the page numbers in random order."""
         case = self.case
         found = attile.Sequences(lengths_kv=torch.tensor(case.lengths, dtype=torch.int32, device=DEVICE))
         if not case.page_size:
@@ -81,7 +82,7 @@ class Side:
         return found._replace(page_table=table.to(DEVICE))
 
     def _first(self, cache):
-        """The keys of the first sequence, (kv_heads, length, head_dim), from a cache or its scales."""
+        """Returns the rows of the first sequence, (kv_heads, length, head_dim), of a cache or of its scales."""
         length = self.case.lengths[0]
         if not self.case.page_size:
             return cache[0, :, :length]
@@ -92,13 +93,13 @@ class Side:
         return self._kernel(self.case.problem, schedule, self._new() if self.case.append else None, self.q)
 
     def alone(self):
-        """Attention to a cache that has the new tokens, which one of the others wrote, by queries that are not rotated."""
+        """Attention to a cache that already has the new tokens, written by another work; queries are not rotated."""
         work = self._kernel(self.case.problem_alone, None, None, self.q)
         work.rotates = False
         return work
 
     def in_turn(self):
-        """append_kv, then attention, as two launches."""
+        """append_kv and then attention, as two launches."""
         new, step = self._new(), self.sequences
         turned = torch.empty_like(self.q) if new.rope else self.q
         attend = self._kernel(self.case.problem_alone, None, None, turned)
@@ -144,8 +145,9 @@ class Side:
                           bias.causal_lower_right(case.len_q, case.len_kv) if case.len_q > 1 else None)
 
     def flashinfer(self, backend="auto"):
-        """Tensor cores, and its own plan of the launch, made beforehand. Caches without pages are copied to pages, in order: it splits
-        keys at their borders. Several queries have a choice of `backend`: fa2 packs the heads of a group, which auto does not select."""
+        """FlashInfer on tensor cores, with its own plan of the launch made beforehand. Caches without pages are copied
+        to pages, in order: FlashInfer splits keys at page borders. For several queries there is a choice of `backend`:
+        fa2 packs the heads of a group, but auto does not select it."""
         import flashinfer
 
         case, rows = self.case, self.case.page_size or PAGE
@@ -183,7 +185,7 @@ class Side:
         return work
 
     def fetch(self):
-        """Reads K and V with as many bytes under way as fit, and adds them up."""
+        """Reads K and V with as many bytes in flight as fit, and sums them."""
         import triton
         import triton.language as tl
 
@@ -207,12 +209,12 @@ class Side:
         return work
 
     def _memory(self, k, v):
-        """Two tensors that are all that is read: K and V, or the halves of what has both."""
+        """Returns two tensors that cover all that is read: K and V, or the halves of the tensor that holds both."""
         return k.flatten().chunk(2) if self.case.head_dim_v else (k, v)
 
     def error(self, work):
-        """Relative, of the first sequence's O, in the Frobenius norm. Of 8 bits, the reference takes the numbers that they
-        stand for, which kernels multiply in fp16: rounding O to bf16 remains the largest error."""
+        """The relative error of the first sequence's O, in the Frobenius norm. For 8 bits, the reference uses the
+        numbers that they stand for, which kernels multiply in fp16: rounding O to bf16 remains the largest error."""
         self.out.fill_(torch.nan)
         found = work(0)[0].float()  # it may write new tokens
         case, (k, v) = self.case, (self._first(one).float() * (1 if scale is None else self._first(_spread(scale, one)))
@@ -230,7 +232,7 @@ class Side:
         return float((found - expected).norm() / expected.norm())
 
     def graph(self, work):
-        """A graph of launches over the caches in turn."""
+        """Returns a graph of launches over the caches in turn."""
         self._kept.append(work)  # with its workspace, which the graph writes to
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
@@ -247,7 +249,7 @@ class Side:
         return graph
 
     def microseconds(self, graph, milliseconds):
-        """Of one launch, over so much time."""
+        """The microseconds of one launch, measured over `milliseconds` of launches."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
         def run(count):
@@ -273,12 +275,12 @@ def _in_pages(cache):
 
 
 def _spread(scale, cache):
-    """Scales beside (blocks, kv_heads, rows, head_dim)."""
+    """Expands scales to broadcast with (blocks, kv_heads, rows, head_dim)."""
     return scale[None, :, None, None].expand(*cache.shape[:3], 1) if scale.dim() == 1 else scale[..., None]
 
 
 def _turned(x, positions):
-    """(heads, tokens, dim) by RoPE of halves and base 10000."""
+    """Rotates (heads, tokens, dim) by RoPE of halves with base 10000."""
     half = x.shape[-1] // 2
     angle = positions[:, None].double() * 10000.0 ** (-torch.arange(half, device=DEVICE).double() / half)
     cosine, sine, one, other = angle.cos().float(), angle.sin().float(), x[..., :half], x[..., half:]

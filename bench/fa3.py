@@ -1,11 +1,11 @@
-"""FlashAttention-3, for who has it: its module flash_attn_interface, or a shared library of one's own with the C entry
+"""FlashAttention-3, if available: its module flash_attn_interface, or a custom shared library with the C entry
 
     int fa3_forward(const void *q, const void *k, const void *v, void *o, float *lse, int batch, int heads,
                     int kv_heads, int len_q, int len_kv, int head_dim, int causal, float scale, int num_splits,
                     void *stream);
 
 in bf16 and FlashAttention-3's own layout (batch, length, heads, head_dim), contiguous; lse is (batch, heads, len_q); a
-causal mask aligns the last query and key; 0 means done.
+causal mask aligns the last query and key; returns 0 on success.
 """
 import argparse
 import ctypes
@@ -14,7 +14,7 @@ import importlib.util
 from ctypes import c_float, c_int, c_void_p
 
 MODULE = "flash_attn_interface"
-SPLITS = (1, 2, 4, 8)  # ways to split the keys; the fastest counts, as its own choice would have it
+SPLITS = (1, 2, 4, 8)  # numbers of splits of the keys; the fastest counts, as its own choice would have it
 
 
 class Library:
@@ -36,7 +36,7 @@ class Library:
 
 
 def module_forward(q, k, v, causal, num_splits):
-    """Through the module, whose versions return O alone or with more."""
+    """Calls the module, whose versions return O alone or with more."""
     splits = {"num_splits": num_splits} if num_splits != 1 else {}
     found = importlib.import_module(MODULE).flash_attn_func(q, k, v, causal=causal, **splits)
     return found[0] if isinstance(found, tuple) else found

@@ -1,12 +1,12 @@
-/* fit_model: rates of a device file from measurements of attile tune.
+/* fit_model: fits the rates of a device file to measurements of attile tune.
 
-       fit_model GPU FILE.jsonl... [RATE=]...    GPU: name of a device file; RATE: one to fit, as often as wanted
-       fit_model GPU FILE.jsonl... --judge       only how well the model knows these measurements
+       fit_model GPU FILE.jsonl... [RATE=]...    GPU: name of a device file; RATE: a rate to fit, any number of them
+       fit_model GPU FILE.jsonl... --judge       only prints how well the model predicts these measurements
 
-   Searches for values of the rates (by default those that no datasheet gives) with which the model orders kernels as they
-   were measured: what counts is how predicted over measured varies within one problem and shape, most of all among the
-   fast ones. Does so twice: with every other head dimension, to see how the others fare, and with all. Prints agreement
-   before and after, and the values as they stand in a device file; a person puts them there, who believes them. */
+   Searches for values of the rates (by default those that no datasheet gives) with which the model orders kernels as
+   measured. The criterion is how much predicted over measured varies within one problem and shape, above all among the
+   fast kernels. Fits twice: with every other head dimension, to validate on the others, and with all. Prints the
+   agreement before and after, and the values in the format of a device file, to be entered there by hand. */
 #include "agreement.h"
 #include "journal.h"
 #include "model.h"
@@ -36,12 +36,12 @@ static const char *const usual[] = {"memory_exposed",     "softmax_one",     "so
 struct sample {
     struct variant *variant; /* owned */
     struct shape shape;
-    char source[20]; /* of its kernel */
+    char source[20]; /* the source of its kernel, as in the record */
     int cell, measurements;
     double measured;
 };
 
-/* Which samples: those of an odd or even head dimension, by number, or all. */
+/* A selection of samples: those whose head dimension has an even or odd index, or all. */
 enum half { EVEN, ODD, ALL };
 
 struct fit {
@@ -50,7 +50,7 @@ struct fit {
     struct sample sample[SAMPLES];
     int samples, cells, left_out;
     char *cell_name[CELLS];
-    int cell_size[CELLS];      /* number of its head dimensions in `size` */
+    int cell_size[CELLS];      /* index of its head dimensions in `size` */
     int size[CELLS][2], sizes; /* head_dim, head_dim_v */
     const struct rate *fitted[RATES];
     int fitted_count;
@@ -118,7 +118,7 @@ static void take(void *context, const struct record *record) {
         *sample->variant = variant;
         fit->samples++;
     }
-    if (strcmp(sample->source, record->source) != 0) { /* its template was changed: what was before does not count */
+    if (strcmp(sample->source, record->source) != 0) { /* its template changed: earlier measurements do not count */
         snprintf(sample->source, sizeof sample->source, "%s", record->source);
         sample->measurements = 0;
     }
@@ -146,7 +146,7 @@ static double badness(const struct fit *fit, const struct model_gpu *gpu, enum h
     }
     for (int c = 0; c < fit->cells; c++) {
         double mean = weight[c] > 0 ? sum[c] / weight[c] : 0;
-        total += squares[c] - 0.8 * weight[c] * mean * mean; /* what is common to a cell counts a fifth */
+        total += squares[c] - 0.8 * weight[c] * mean * mean; /* an error common to the cell counts a fifth */
         weights += weight[c];
     }
     return weights > 0 ? total / weights : 0;

@@ -1,11 +1,11 @@
-"""What only a GPU can show, as JSON lines: is every kernel right there, on unkind data too, and does it repeat itself?
+"""Checks that need a GPU, as JSON lines: is every kernel correct there, also on unkind data, and bit-wise reproducible?
 
     python3 bench/gpu_checks.py                 everything
     python3 bench/gpu_checks.py --part numbers  accuracy, equal bits run to run, more than 2^31 elements; needs PyTorch
-    python3 bench/gpu_checks.py --part unkind   time and accuracy on data that is hard on a softmax; needs PyTorch
+    python3 bench/gpu_checks.py --part unkind   time and accuracy on data that is hard for a softmax; needs PyTorch
     python3 bench/gpu_checks.py --part specs    every spec against the oracle, through `attile run`
     python3 bench/gpu_checks.py --part sanitizer    memcheck and synccheck of the Hopper kernel's specs
-    python3 bench/gpu_checks.py --dry-run       the first three on the host device, small
+    python3 bench/gpu_checks.py --dry-run       the first three on the host device, with small shapes
 
 Exit status 1 when anything is wrong or did not finish.
 """
@@ -32,14 +32,14 @@ from worker import Lost, Worker
 ROOT = pathlib.Path(__file__).parents[1]
 RESULTS = ROOT / "bench/results/gpu_checks.jsonl"
 
-# Of kinds.py. Right means: at most twice the error of a straightforward computation of the same precision, and NaN and
-# infinity exactly where the definition has them.
+# Kinds of kinds.py. Correct means: at most twice the error of a straightforward computation of the same precision, and
+# NaN and infinity exactly where the definition has them.
 KINDS = ("normal", "outliers", "growing", "equal", "special")
-LAUNCHES = {"cuda": 10, "host": 2}  # that must give the same bits
+LAUNCHES = {"cuda": 10, "host": 2}  # launches that must give the same bits
 
 
 def numbers(dry_run):
-    """[(case, kind)]; the shapes have partial tiles, queries without keys, and groups of heads."""
+    """Returns [(case, kind)]; the shapes have partial tiles, queries without keys, and groups of heads."""
     if dry_run:
         return [(Case("check", 16, 1, len(SPECIAL), 20, True, 0, 17), kind) for kind in KINDS]
     cases = [Case("check", head_dim, batch, 2 * len(SPECIAL), len_q, causal, kv_heads, len_kv)
@@ -50,7 +50,7 @@ def numbers(dry_run):
 
 
 def start(setup):
-    """In a worker process: jobs are (case, kind, problem, schedule)."""
+    """Runs in a worker process: jobs are (case, kind, problem, schedule)."""
     from contest import WRONG, attile, bind, digits, open_side
     session, side = open_side(setup)
 
@@ -83,7 +83,7 @@ def start(setup):
 
 
 def check_cases(check, start, chosen, keep, jobs, before=None):
-    """jobs: [(case or trial, kind, what the worker is sent)]."""
+    """Runs jobs in a worker and keeps their results. jobs: [(case or trial, kind, job for the worker)]."""
     setup = {"device": "host" if chosen.dry_run else "cuda", "cache_dir": chosen.cache_dir, "fa3": chosen.fa3,
              "fa3_here": bool(chosen.fa3) or fa3.installed()}
     with Worker(start, setup) as worker:
@@ -91,7 +91,7 @@ def check_cases(check, start, chosen, keep, jobs, before=None):
             machine = worker.run("machine")
         except Lost as loss:
             return keep(check, error=str(loss), ok=False)
-        with contextlib.suppress(Lost):  # what cannot be done beforehand is done, or fails, in its place
+        with contextlib.suppress(Lost):  # whatever fails in advance is done, or fails, in its own job
             if before:
                 worker.run(before)
         for case, kind, job in jobs:
@@ -116,14 +116,14 @@ def check_unkind(chosen, keep):
 
 
 def command(words, seconds):
-    """(exit status or None when it took too long, standard output, the end of the errors)"""
+    """Runs a command. Returns (exit status, or None on timeout; standard output; end of standard error)."""
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
                                start_new_session=True)
     try:
         output, errors = process.communicate(timeout=seconds)
         return process.returncode, output, errors.strip()[-2000:]
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # what it started, too
+        os.killpg(process.pid, signal.SIGKILL)  # and its children
         process.communicate()
         return None, "", f"not finished within {seconds:.0f} s"
 
@@ -134,7 +134,7 @@ def run_words(chosen, spec):
 
 
 def side_by_side(chosen, work, every):
-    """work(one) of each, some at a time: yields (one, what it returned) as they end."""
+    """Calls work(one) for each, several at a time; yields (one, its result) as they finish."""
     with concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
         running = {pool.submit(work, one): one for one in every}
         for done in concurrent.futures.as_completed(running):
@@ -152,7 +152,7 @@ def check_specs(chosen, keep):
         except json.JSONDecodeError:
             keep("oracle", what=spec.name, status=status, error=errors, ok=False)
             continue
-        states = {}  # a variant is as good as the worst of its shapes
+        states = {}  # {variant: statuses of its shapes}; the worst one counts
         for result in found["results"]:
             states.setdefault(result["variant"], []).append(result["status"])
         elsewhere = [name for name, every in states.items() if set(every) == {"unsupported"}]  # targets of other GPUs
@@ -163,7 +163,7 @@ def check_specs(chosen, keep):
 
 
 def check_sanitizer(chosen, keep):
-    """The caches are warm after check_specs, so that the time goes to launches."""
+    """Runs compute-sanitizer. The caches are warm after check_specs, so the time goes to launches."""
     tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
     if not tool:
         return keep("compute-sanitizer", error="compute-sanitizer is not installed", ok=False)

@@ -1,27 +1,27 @@
-"""Kinds of input data, as edits of normal data: what is hard on a softmax that is computed in pieces.
+"""Kinds of input data, as edits of normal data, that are hard for a softmax computed in pieces.
 
-An edit is (tensor, what, values...); side_cuda.py and side_host.py carry it out. What there is:
+An edit is (tensor, what, values...); side_cuda.py and side_host.py apply it. The values of `what`:
 
-    times X         every element, X times as large
-    every N X       each N-th element, X times as large
-    abs             made positive
-    grow X          the rows, from 0 to X times as large along the sequence
+    times X         multiplies every element by X
+    every N X       multiplies every N-th element by X
+    abs             makes all elements positive
+    grow X          multiplies the rows by factors that grow from 0 to X along the sequence
     repeat          every row is the first one
     column F        element 0 of every row is F(position, case)
-    one H X         element 3 of the row 5 behind the middle of head H of the first batch is X: inside of a tile
-    row H X         all of that row is X, as of a token whose layer has overflowed
+    one H X         element 3 of the row 5 after the middle of head H of the first batch is X: inside a tile
+    row H X         all of that row is X, as for a token whose layer has overflowed
     channel X       element 5 of every row is X
     all X           every element is X
 """
 import math
 
-HOT = 113  # above the others: e^-113 is 0 in fp32
+HOT = 113  # how far a hot score is above the others: e^-113 is 0 in fp32
 RISE = 64.0  # over the whole sequence
 SPECIAL = [(name, what) for what in (math.nan, math.inf) for name in "qkv"]
 
 
 def _scores(value):
-    """value(position, length) is added to the score of the key at that position, for all queries."""
+    """Edits that add value(position, length) to the score of the key at that position, for all queries."""
     return ("q", "column", lambda _, case: 1 / case.factor), \
            ("k", "column", lambda place, case: value(place, case.len_kv))
 
@@ -36,7 +36,7 @@ KINDS = {
     "growing": (("q", "abs"), ("k", "abs"), ("k", "grow", 4.0)),
     "equal": (("k", "repeat"),),
     "special": tuple((name, "one", head, what) for head, (name, what) in enumerate(SPECIAL)),
-    # the deviation of the scores, in units of e
+    # standard deviation of the scores, as exponents of e
     **{f"deviation_{x}": (("q", "times", float(x)),) for x in (1, 2, 4, 8, 16, 32, 64)},
     "rising": _scores(lambda place, length: RISE * place / length),
     "falling": _scores(lambda place, length: RISE * (length - place) / length),

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Pictures of a page that --report wrote, as SVG files that stand alone:
+"""Extracts the pictures of a page written by --report, as stand-alone SVG files:
 
     bench/pictures.py DIR/index.html docs/tuning    # docs/tuning-roofline.svg, -predicted.svg, -map.svg, -pareto.svg
 """
 import re
 import sys
 
-# What the page's headings are called, and the files. Of several pictures under one heading the first is taken.
+# {heading of the page: file name}. Of several pictures under one heading the first is used.
 PICTURES = {"Roofline": "roofline", "Predicted against measured": "predicted", "block_n and block_m": "map",
             "Pareto front": "pareto"}
 
 
 def style_of(page):
-    """The page's rules that concern what stands inside of a picture."""
+    """The page's CSS rules for elements inside a picture."""
     rules = re.search("<style>(.*?)@media", page, re.S).group(1)
     wanted = [rule + "}" for rule in rules.split("}") if rule.startswith((".", "svg text"))]
     return "<style>" + "".join(wanted).replace("svg text", "text") + "</style>"
 
 
 def alone(svg, style):
-    """A picture with its rules and a white ground, for pages of another colour."""
+    """A picture with its rules and a white background, for pages of another colour."""
     tag, rest = svg.split(">", 1)
     return tag.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1) + ">" + style + \
         '<rect width="100%" height="100%" fill="white"/>' + rest + "\n"

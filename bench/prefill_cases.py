@@ -1,8 +1,8 @@
-"""The problems of bench_prefill.py: prompts as dense tensors, one behind another, padded, and with K and V in pages."""
+"""The problems of bench_prefill.py: prompts as dense tensors, packed, padded, and with K and V in pages."""
 import dataclasses
 import random
 
-TOKENS, COLUMNS = 16384, 2048  # of all sequences; of all heads
+TOKENS, COLUMNS = 16384, 2048  # tokens of all sequences; columns of all heads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +30,17 @@ class Case:
 
     @property
     def varied(self):
-        """As many tokens in sequences of 1 to 2 length - 1."""
+        """Lengths of sequences with as many tokens in total, from 1 to 2 length - 1 each."""
         draw = random.Random(self.length)
         half = [draw.randrange(1, self.length) for _ in range(self.batch // 2)]
         return half + [2 * self.length - length for length in half]
 
     def matches(self, wanted):
-        """All of these words are in the name."""
+        """True if all of these words are in the name."""
         return set(wanted) <= set(self.name.split())
 
     def flops(self, lengths):
-        """Of the pairs of queries and keys that are seen: two products, of head_dim multiplications and additions each."""
+        """Flops of the visible query-key pairs: two products, each of head_dim multiplications and additions."""
         pairs = sum(length * (length + 1) // 2 if self.causal else length * length for length in lengths)
         return 4 * self.head_dim * self.heads * pairs
 
@@ -53,13 +53,13 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One way to have the sequences in memory."""
+    """One way to store the sequences in memory."""
     name: str
     layout: str = "ragged"
-    order: str = "nhd"  # tokens before heads, or "hnd", heads before tokens; of pages where there are some
+    order: str = "nhd"  # "nhd" tokens before heads, "hnd" heads before tokens; with pages, the order within a page
     page_size: int = 0
     is_varied: bool = False
-    goal: float = 0  # the most that the time may be in proportion to dense; 0: none is set
+    goal: float = 0  # largest acceptable time relative to dense; 0 = no goal is set
 
     def lengths(self, case):
         return case.varied if self.is_varied else case.equal
@@ -90,13 +90,14 @@ def cases():
 
 
 def ratios(tflops):
-    """{side: its time in proportion to the faster one of the dense sides, for the same work}"""
+    """Returns {side: its time relative to the faster one of the dense sides, for the same work}."""
     dense = max((tflops[name] for name in ("dense", "dense nhd") if name in tflops), default=0)
     return {name: round(dense / speed, 3) for name, speed in tflops.items()}
 
 
 def markdown(rows):
-    """A line a case: TFLOP/s of dense tensors, then the times of the sides in proportion; above a goal with a mark."""
+    """Returns a table with one line per case: TFLOP/s of dense tensors, then the relative times of the sides; times
+    above a goal are marked."""
     sides = [side for side in SIDES if any(side.name in row["tflops"] for row in rows)]
     lines = ["| case | " + " | ".join(f"{side.name}{f' ({side.goal})' if side.goal else ''}" for side in sides) + " |",
              "| --- |" + " ---: |" * len(sides)]

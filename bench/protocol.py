@@ -1,38 +1,38 @@
-"""How kernels are timed beside each other: works -> samples in milliseconds, with the state of the machine.
+"""Times kernels beside each other: works -> samples in milliseconds, with the state of the machine.
 
-Each round goes through all kernels in an order of its own, drawn at random. Right before the turn of a kernel the same
-load (a matrix product) runs until its own time stands still, and with it the clock, where it stood before the first turn;
-then, as triton.testing.do_bench does, the kernel runs for a fixed time to reach its own clock and is sampled for a fixed
-time. What a clock is: an object with
-times(work, count, cold) -> [milliseconds], load(), a work that is the same for all, and state() -> {mhz, watts,
-celsius} near the end of the last `times`, empty where nobody knows.
+Each round goes through all kernels in a new random order. Right before the turn of a kernel, the same load (a matrix
+product) runs until its own time, and hence the clock, has settled at the value before the first turn. Then, as in
+triton.testing.do_bench, the kernel runs for a fixed time to reach its own clock and is sampled for a fixed time. A
+clock is an object with
+times(work, count, cold) -> [milliseconds]; load(), a work that is the same for all; and state() -> {mhz, watts,
+celsius} near the end of the last `times`, empty if unknown.
 """
 import dataclasses
 import random
 import secrets
 import statistics
 
-ROUNDS = 3  # fewer are not published
-ALIKE = 0.03  # times of the load apart by no more than this
-BURSTS = 20  # of the load at most, while its time does not stand still
+ROUNDS = 3  # results with fewer rounds are not published
+ALIKE = 0.03  # times of the load count as equal if they differ by no more than this
+BURSTS = 20  # most bursts of the load while its time has not settled
 
 
 @dataclasses.dataclass
 class Plan:
     rounds: int = ROUNDS
-    soak_ms: float = 1000  # of the load before the first turn: at first a clock is high, whatever runs
+    soak_ms: float = 1000  # time of the load before the first turn: at first the clock is high, whatever runs
     settle_ms: float = 25  # one burst of the load
-    readings: int = 4  # bursts in a row that are ALIKE show a clock that stands still
+    readings: int = 4  # so many bursts in a row within ALIKE show that the clock has settled
     warmup_ms: float = 25
     repeat_ms: float = 100
-    warm_too: bool = False  # also with what the last launch left in L2
-    seed: object = 0  # of the orders
+    warm_too: bool = False  # also measure with L2 as the last launch left it
+    seed: object = 0  # seed of the orders
 
     def modes(self):
         return ("cold", "warm") if self.warm_too else ("cold",)
 
     def within(self, seconds, kernels):
-        """This plan with repetitions short enough for that many kernels in that time, though never absurdly short."""
+        """Returns this plan with repetitions short enough for that many kernels in that time, but at least 15 ms."""
         slot = (1000 * seconds - self.soak_ms) / max(1, kernels * self.rounds * len(self.modes()))
         spent = self.readings * self.settle_ms + 1.5 * self.warmup_ms
         return dataclasses.replace(self, repeat_ms=max(15, min(self.repeat_ms, slot - spent)))
@@ -45,7 +45,7 @@ def add_options(parser):
 
 
 def orders(names, rounds, seed):
-    """An order for each round, drawn at random; drawn again while the same name leads them all."""
+    """Draws a random order for each round; draws again while the same name comes first in all of them."""
     source = random.Random(str(seed))
     while True:
         found = [source.sample(names, len(names)) for _ in range(rounds)]
@@ -54,15 +54,16 @@ def orders(names, rounds, seed):
 
 
 def burst(clock, milliseconds):
-    """Runs the load for so long. Returns the median of its times."""
+    """Runs the load for that time. Returns the median of its times."""
     once = statistics.median(clock.times(clock.load, 3, False))
     return statistics.median(clock.times(clock.load, count(milliseconds, once), False))
 
 
 def settle(clock, plan, like=None):
-    """Runs the load until its time stands still, and is `like` an earlier one, or long enough. Returns the state under it, with load_ms, the mean of its
-    last times. The load computes all the time, so its time is the clock's inverse, averaged over a burst; a clock that the
-    driver reports is that of a moment and wavers by a fifth at the power limit."""
+    """Runs the load until its time has settled, at the value `like` if given, or for BURSTS bursts. Returns the state
+    under load, with load_ms, the mean of its last times. The load computes all the time, so its time is the inverse of
+    the clock, averaged over a burst; the clock that the driver reports is momentary and fluctuates by a fifth at the
+    power limit."""
     times = []
     for _ in range(BURSTS):
         times.append(burst(clock, plan.settle_ms))
@@ -77,7 +78,7 @@ def measure(works, clock, plan, before=lambda name: None):
     """works: {name: callable that launches}. Returns {name: {mode: [one a round]}}, where one is
     {samples: [ms], place: in the order of the round, start: the state before, end: the state at the end}.
 
-    `before` hears whose turn it is.
+    `before` is called with the name of the kernel before each turn.
     """
     found, first = {name: {mode: [] for mode in plan.modes()} for name in works}, None
     if plan.soak_ms:
@@ -100,8 +101,8 @@ def count(milliseconds, once):
 
 
 def summary(rounds, flops):
-    """Of what `measure` found in one mode: the median and quartiles of all samples; and of each round the median, which
-    shows drift, its place, and the states."""
+    """Summarises what `measure` found in one mode: median and quartiles of all samples; and for each round the median,
+    which shows drift, the place in the order, and the states."""
     every = sorted(ms for one in rounds for ms in one["samples"])
     low, middle, high = statistics.quantiles(every, n=4, method="inclusive")
     each = [{**one, "ms": round(statistics.median(one["samples"]), 5)} for one in rounds]
@@ -112,7 +113,7 @@ def summary(rounds, flops):
 
 
 def objections(found):
-    """Why nobody should believe a comparison of these kernels; nothing when all is well. found: {kernel: summary}."""
+    """Returns why a comparison of these kernels cannot be trusted; empty if it can. found: {kernel: summary}."""
     reasons, few, unknown, loads = [], {}, [], {}
     for kernel, one in found.items():
         rounds = [each if isinstance(each, dict) else {} for each in one.get("rounds", [])]

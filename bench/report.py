@@ -1,8 +1,9 @@
-"""results/matrix.jsonl, masks.jsonl and masks_mma.jsonl become docs/benchmarks.md and .svg: python3 bench/report.py [--run WORD]
+"""Converts results/matrix.jsonl, masks.jsonl and masks_mma.jsonl to docs/benchmarks.md and .svg:
+python3 bench/report.py [--run WORD]
 
-Of every case the newest fair run counts, and of runs only those that measured the library's own choice of schedule:
-picking the best of many schedules afterwards would not be what a user gets. Losing cells are in it. A case without a
-fair run is refused, with the reason that protocol.py gives, such as two rounds or kernels that began at unlike clocks.
+For every case the newest fair run counts, and only runs that measured the library's own choice of schedule: the best of
+many schedules, picked afterwards, is not what a user gets. Losing cells are included. A case without a fair run is
+refused, with the reason that protocol.py gives, such as only two rounds, or kernels that began at different clocks.
 """
 import argparse
 import json
@@ -14,7 +15,7 @@ import protocol
 import table
 
 ROOT = pathlib.Path(__file__).parents[1]
-CEILING = 900  # of the chart, TFLOP/s
+CEILING = 900  # top of the chart, TFLOP/s
 WHAT = """The forward kernel in bf16 as the library chooses it, on random normal input, beside its peers in the same
 process. TFLOP/s count 4 B H Sq Sk d flops, half of that for causal; medians; L2 flushed before every launch.
 "attile without hints" is what the library chooses when the problem says nothing of sizes and alignment. Shapes that its
@@ -33,7 +34,7 @@ capability 8.0 (`bench/triton_mma.py`), with the faster of its default tile and 
 
 
 def read(path, word=""):
-    """({run: its machine}, the rows that count) of the runs with that word in their names."""
+    """Returns ({run: its machine}, the rows that count) for the runs with that word in their names."""
     machines, rows = {}, []
     for line in path.read_text().splitlines() if path.exists() else ():
         row = json.loads(line)
@@ -50,7 +51,7 @@ def read(path, word=""):
 
 
 def newest_runs(rows):
-    """{case: its newest run that is not refused, else its newest}, of runs with the library's choice."""
+    """Returns {case: its newest run that is not refused, else its newest}, among runs with the library's choice."""
     cases = {}
     for row in rows:
         cases.setdefault(row["case"], {}).setdefault(row["run"], []).append(row)
@@ -64,8 +65,8 @@ def newest_runs(rows):
 
 
 def expected(kernels, then):
-    """What the best published peer would have given here: its lead over cuDNN then, times cuDNN now. None where FA3 was
-    measured."""
+    """The result that the best published peer would have here: its lead over cuDNN then, times cuDNN now. None if FA3
+    was measured."""
     if table.tflops(kernels.get("fa3")):
         return None
     cudnn = table.tflops(kernels.get("cudnn"))
@@ -73,7 +74,7 @@ def expected(kernels, then):
 
 
 def panels(rows):
-    """Of the grid: [(heading, [(length, {kernel: TFLOP/s}, expected)])] for chart.svg."""
+    """Returns [(heading, [(length, {kernel: TFLOP/s}, expected)])] of the grid, for chart.svg."""
     found, published = {}, table.published()
     for case, kernels in table.by_case([row for row in rows if row["group"] == "grid"]).items():
         head_dim, _, _, length, mask = case.split()
@@ -87,7 +88,7 @@ def panels(rows):
 
 
 def left_out(rows):
-    """A line a case that is refused, with the reason; those of too few rounds share a line."""
+    """Returns one line for each refused case, with the reason; cases with too few rounds share a line."""
     why = {row["case"]: row["refused"] for row in rows if "refused" in row}
     few = [case for case, reason in why.items() if reason.startswith("fewer rounds")]
     lines = [f"- {case}, refused: {reason}" for case, reason in why.items() if case not in few]
@@ -95,7 +96,7 @@ def left_out(rows):
 
 
 def page(machines, rows, masks, masks_mma):
-    """machines: of all runs; masks and masks_mma: rows of bench_masks.py."""
+    """Returns the text of the page. machines: those of all runs; masks and masks_mma: rows of bench_masks.py."""
     refused = left_out(rows + masks + masks_mma)
     rows, masks, masks_mma = ([row for row in some if "refused" not in row] for some in (rows, masks, masks_mma))
     parts = ["# Benchmarks", "<!-- Printed by bench/report.py from bench/results/. -->",

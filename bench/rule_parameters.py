@@ -1,11 +1,11 @@
-"""The parameters of a rule (rules.py) as PyTorch's tensors."""
+"""The parameters of a rule (rules.py) as PyTorch tensors."""
 import torch
 
 from rules import RULES, documents, shape
 
 
 def parameters(case, device):
-    """{name: number or tensor on the device} of a RuleCase, in the order of the rule's params."""
+    """Returns {name: number or tensor on the device} of a RuleCase, in the order of the rule's params."""
     rule, found = RULES[case.rule], RULES[case.rule].number(case)
     for name, dtype, what in rule.tensors:
         size = shape(what, case)

@@ -1,7 +1,7 @@
-"""Masks and scores, each twice: as the text that attile takes, and as the functions that FlexAttention takes.
+"""Masks and scores, each in two forms: as the text for attile, and as the functions for FlexAttention.
 
-The functions also make the reference, so that text and functions are checked against each other. They are made from the
-parameters by name, and tanh; their indices are numbers or tensors.
+The functions also compute the reference, so that text and functions are checked against each other. They are created
+from the parameters by name, and tanh; their indices are numbers or tensors.
 """
 import dataclasses
 from typing import Callable
@@ -13,12 +13,12 @@ WINDOW, PREFIX, CAP, DOCUMENTS = 1024, 1024, 30, 12
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    knobs: str  # of the problem
-    mask: Callable = lambda **_: None  # parameters -> (b, h, q, k) -> seen; None: everything
-    score: Callable = lambda **_: None  # parameters -> (s, b, h, q, k) -> s; None: as it is
-    numbers: tuple = ()  # (name, value); one that counts positions is a quarter of the length at most
-    tensors: tuple = ()  # (name, type, what it holds)
-    by_batch: bool = False  # the mask looks at b
+    knobs: str  # knobs of the problem
+    mask: Callable = lambda **_: None  # parameters -> (b, h, q, k) -> seen; None: everything is seen
+    score: Callable = lambda **_: None  # parameters -> (s, b, h, q, k) -> s; None: unchanged
+    numbers: tuple = ()  # (name, value); a number of positions is a quarter of the length at most
+    tensors: tuple = ()  # (name, type, contents)
+    by_batch: bool = False  # the mask depends on b
 
     def number(self, case):
         return {name: min(value, case.len_kv // 4) if isinstance(value, int) else value for name, value in self.numbers}
@@ -74,7 +74,7 @@ RULES = {
 
 @dataclasses.dataclass(frozen=True)
 class RuleCase(Case):
-    """A square case with a rule of its own. Its flops are those without a mask: only times are compared."""
+    """A square case with its own rule. Its flops are those without a mask: only times are compared."""
     rule: str = "causal"
 
     def rule_name(self):
@@ -85,7 +85,7 @@ class RuleCase(Case):
 
 
 def documents(length):
-    """Of each position, which document it is of; their lengths differ."""
+    """Returns the document number of each position; the documents have different lengths."""
     total = DOCUMENTS * (DOCUMENTS + 1) // 2
     ends = [length * (n + 1) * (n + 2) // 2 // total for n in range(DOCUMENTS)]
     return [sum(end <= at for end in ends) for at in range(length)]

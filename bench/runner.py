@@ -1,6 +1,6 @@
-"""Runs cases in a worker, one after the other, whatever happens to it; keeps every row.
+"""Runs cases one after the other in a worker, whatever happens to the worker; keeps every row.
 
-A run in the results is one line that describes the machine, then one line a kernel and case with the same "run".
+A run in the results is one line that describes the machine, then one line per kernel and case, with the same "run".
 """
 import dataclasses
 import datetime
@@ -14,12 +14,12 @@ import table
 import tuned
 from worker import Lost, Worker
 
-WARM_SOAK = 0.25  # of the plan's soak, in cases behind the first: the machine is warm
-LOSSES = 2  # times that a kernel may take the process with it; then the other cases do without it
+WARM_SOAK = 0.25  # share of the plan's soak in cases after the first: the machine is warm
+LOSSES = 2  # how often a kernel may take down the process; then the remaining cases skip it
 
 
 def commit():
-    """What is measured, as git calls it; None outside a checkout."""
+    """The version that is measured, as git describes it; None outside a checkout."""
     try:
         text = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"],
                               capture_output=True, text=True)
@@ -29,10 +29,10 @@ def commit():
 
 
 def run(setup, todo, job, plan, seconds, results, about, ahead=False):
-    """All cases `todo`, as far as `seconds` reach (0: any time). Returns (the machine, the rows). `ahead`: all kernels are compiled
-    first, side by side.
+    """Runs all cases `todo` within `seconds` (0: no limit). Returns (the machine, the rows). `ahead`: compiles all
+    kernels first, in parallel.
 
-    setup and job are contest.py's; `about` is added to the first line of the run in the file `results`.
+    setup and job are those of contest.py; `about` is added to the first line of the run in the file `results`.
     """
     began = time.monotonic()
     version = about.get("commit") or commit()
@@ -53,7 +53,7 @@ def run(setup, todo, job, plan, seconds, results, about, ahead=False):
         if ahead:
             try:
                 worker.run({**job, "ahead": todo}, lambda what: progress(f"{what}: the kernels of {len(todo)} cases"))
-            except Lost as loss:  # each case then compiles its own
+            except Lost as loss:  # each case then compiles its own kernels
                 print(f"compile: {loss.reason}", file=sys.stderr)
         known = tuned.shapes(tuned.table(machine.get("gpu")))
         for number, case in enumerate(todo):
@@ -76,14 +76,14 @@ def run(setup, todo, job, plan, seconds, results, about, ahead=False):
 
 
 def contest(worker, job, losses, listen):
-    """The rows of one case. A kernel that takes the worker with it gets an error, and the others another try."""
+    """Returns the rows of one case. A kernel that takes down the worker gets an error, and the others another try."""
     named, lost = [*job["schedules"], *job["peers"]], []
     while True:
         job["without"] = [row["kernel"] for row in lost] + [name for name, n in losses.items() if n >= LOSSES]
         try:
             return lost + worker.run(job, listen)
         except Lost as loss:
-            if loss.what not in named:  # nobody's fault that we know of
+            if loss.what not in named:  # no kernel is known to be at fault
                 return lost + [failed(job, name, str(loss)) for name in named if name not in job["without"]]
             losses[loss.what] = losses.get(loss.what, 0) + 1
             lost.append(failed(job, loss.what, f"lost: {loss.reason}"))
@@ -95,6 +95,6 @@ def failed(job, name, error):
 
 
 def progress(text):
-    """One line that is overwritten on a terminal; nothing elsewhere."""
+    """Prints one line that the next one overwrites, on a terminal; nothing elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text[:119]}", end="", file=sys.stderr, flush=True)

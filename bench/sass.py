@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Does a change to the templates leave the machine code as it was? Needs NVRTC and no GPU.
+"""Checks whether a change to the templates leaves the machine code unchanged. Needs NVRTC but no GPU.
 
     python3 bench/sass.py save before.json          # before the change
     python3 bench/sass.py compare before.json       # after the change: names each kernel whose code differs
 
-NVRTC compiles every variant of specs/attention_*hopper*.yaml and every recipe of the cookbook on `flash_async`, with the options of
-the library; --spec FILE takes the variants of another spec, and --arch compiles them for another architecture. The code of each
-entry is compared byte for byte. --only WORD selects kernels by name, --limit N takes every Nth. `compare` exits with 1 when any
-code differs, and prints the numbers of instructions.
+NVRTC compiles every variant of specs/attention_*hopper*.yaml and every recipe of the cookbook on `flash_async`, with
+the options of the library; --spec FILE takes the variants of another spec, and --arch compiles for another
+architecture. The code of each entry is compared byte for byte. --only WORD selects kernels by name, --limit N takes
+every Nth. `compare` exits with 1 if any code differs, and prints the numbers of instructions.
 """
 
 import argparse
@@ -30,14 +30,14 @@ INSTRUCTION_BYTES = 16
 
 
 def sources(attile, specs, only, limit):
-    """[(name, CUDA source)] of what is compared, sorted by name."""
+    """Returns [(name, CUDA source)] of the kernels to compare, sorted by name."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for path in specs or sorted(glob.glob(f"{ROOT}/specs/attention_*hopper*.yaml") + glob.glob(f"{ROOT}/specs/cookbook/*.yaml")):
             with open(path, encoding="utf-8") as file:
                 text = file.read()
             recipe = os.path.basename(path)[:-5] + " " if "cookbook" in path else ""
-            if recipe:  # those name the portable kernel
+            if recipe:  # recipes name the portable kernel
                 text = text.replace("head_dim: 16", "head_dim: 64\n  dtype: bf16")
                 text = text.replace("algorithm: flash_tiled", "algorithm: flash_async\ntarget: sm_90a")
             spec, out = os.path.join(folder, "spec.yaml"), os.path.join(folder, recipe.strip() or os.path.basename(path))
@@ -52,12 +52,12 @@ def sources(attile, specs, only, limit):
 
 
 def text_hash(source):
-    """Of the source without comments and layout: equal ones have equal code."""
+    """Hash of the source without comments and whitespace: sources with equal hashes have equal code."""
     return hashlib.sha256(" ".join(re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.S).split()).encode()).hexdigest()[:16]
 
 
 def code_of(cubin):
-    """{entry: machine code} of an ELF file of 64 bits: its sections .text.ENTRY."""
+    """Returns {entry: machine code} of a 64-bit ELF file: its sections .text.ENTRY."""
     table, = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
@@ -72,7 +72,7 @@ def code_of(cubin):
 
 
 def compile_one(job):
-    """(name, {entry: [hash, instructions]}, bytes spilled)."""
+    """Compiles one kernel. Returns (name, {entry: [hash, instructions]}, bytes spilled)."""
     name, source, nvrtc, arch = job
     arguments = [f"-arch={arch}".encode(), *OPTIONS]
     lib = ctypes.CDLL(nvrtc)
@@ -95,7 +95,7 @@ def compile_one(job):
 
 
 def compile_all(jobs, before):
-    """{name: code, bytes spilled, hash of the text} of all, what is in `before` with the same text taken from there."""
+    """Returns {name: code, bytes spilled, hash of the text}; takes kernels with unchanged text from `before`."""
     text = {name: text_hash(source) for name, source, _, _ in jobs}
     done = {name: before[name] for name in text if before.get(name, {}).get("text") == text[name]}
     with concurrent.futures.ProcessPoolExecutor() as pool:
@@ -109,7 +109,7 @@ def compile_all(jobs, before):
 
 
 def compare(before, after):
-    """Lines about what differs."""
+    """Returns lines that describe the differences."""
     lines = []
     for name in sorted(after):
         old, new = before.get(name), after[name]

@@ -1,4 +1,4 @@
-"""The GPU through PyTorch: inputs, peers, references, and the clock. The same methods as side_host.py."""
+"""The GPU side, through PyTorch: inputs, peers, references, and the clock. Has the same methods as side_host.py."""
 import ctypes
 import importlib.metadata
 import statistics
@@ -18,10 +18,10 @@ from kinds import KINDS
 from rules import RULES
 
 DEVICE = "cuda"
-SAME = 0.01  # the most that two paths to one answer are apart, a few roundings of a 16-bit type
-ROWS = 64  # of each sampled head are compared with double precision
+SAME = 0.01  # largest distance between two correct results, a few roundings of a 16-bit type
+ROWS = 64  # rows of each sampled head that are compared with double precision
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-LOAD = 8192  # rows and columns of the matrices whose product is the load before every turn
+LOAD = 8192  # rows and columns of the matrices that the load before every turn multiplies
 FLUSH_BYTES = 256 << 20  # several times the L2 cache
 
 
@@ -45,7 +45,7 @@ class Side:
                 "cudnn": torch.backends.cudnn.version(), "torch": torch.__version__, **versions()}
 
     def ceilings(self):
-        """What this machine does today with the simplest work: a product of matrices and a copy."""
+        """Measures this machine's speed with the simplest work: a matrix product and a copy."""
         source = torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
         target = torch.empty_like(source)
 
@@ -57,7 +57,7 @@ class Side:
                 "copy_tbps": round(2 * (1 << 30) / median(lambda: target.copy_(source)) / 1e9, 2)}
 
     def inputs(self, case, kind="normal"):
-        """q, k and v of a kind (kinds.py)."""
+        """Returns q, k and v of a kind (kinds.py)."""
         torch.manual_seed(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
@@ -68,7 +68,7 @@ class Side:
         return tuple(tensors.values())
 
     def parameters(self, case):
-        """{name: number or tensor} for att_launch; what follows knows the case's rule by them."""
+        """Returns {name: number or tensor} for att_launch; later calls take the case's rule from them."""
         self._rule = None
         if not hasattr(case, "rule"):
             return {}
@@ -84,14 +84,14 @@ class Side:
         return torch.full((case.batch, case.heads, case.len_q), torch.nan, device=DEVICE)
 
     def workspace(self, size):
-        """(what keeps it alive, its address)"""
+        """Allocates a workspace. Returns (owner of the memory, address)."""
         memory = torch.empty(size, dtype=torch.uint8, device=DEVICE)
         return memory, memory.data_ptr()
 
     # --- peers
 
     def peers(self, case, q, k, v, names):
-        """{name: how to make (the callable that computes O, notes for its row)}; making it may fail, and compiles."""
+        """Returns {name: maker of (callable that computes O, notes for its row)}; a maker compiles, and may fail."""
         makers = {"cudnn": lambda: self._cudnn(case, q, k, v),
                   "fa2": lambda: self._sdpa(SDPBackend.FLASH_ATTENTION, case, q, k, v),
                   "fa3": lambda: self.fa3(case, q, k, v),
@@ -101,7 +101,7 @@ class Side:
         return {name: makers[name] for name in makers if name in names}
 
     def _cudnn(self, case, q, k, v):
-        """Through PyTorch; causal between unlike lengths through cuDNN's frontend, where that gives the same answer."""
+        """cuDNN through PyTorch; causal with different lengths through cuDNN's frontend, if the results agree."""
         work, notes = self._sdpa(SDPBackend.CUDNN_ATTENTION, case, q, k, v)
         if not case.causal or case.len_q == case.len_kv:
             return work, notes
@@ -119,11 +119,11 @@ class Side:
         return work, {"path": f"mask tensor, {why}"}
 
     def _sdpa(self, backend, case, q, k, v):
-        """PyTorch's is_causal aligns the first query and key, so other than square cases take a mask."""
+        """A backend of PyTorch, whose is_causal aligns the first query and key, so non-square cases take a mask."""
         grouped, mask, aligned = case.kv_heads != case.heads, None, case.causal and case.len_q == case.len_kv
         if case.causal and not aligned:
             mask = bias.causal_lower_right(case.len_q, case.len_kv)
-            if backend == SDPBackend.CUDNN_ATTENTION:  # knows that mask only as a tensor
+            if backend == SDPBackend.CUDNN_ATTENTION:  # takes that mask only as a tensor
                 mask = torch.ones(case.len_q, case.len_kv, dtype=torch.bool, device=DEVICE)
                 mask = mask.tril(case.len_kv - case.len_q)[None, None]
 
@@ -134,7 +134,7 @@ class Side:
         return work, {}
 
     def fa3(self, case, q, k, v, splits=fa3.SPLITS):
-        """FlashAttention-3 in its own layout, made here and not in the time; over splits of the keys the fastest."""
+        """FlashAttention-3 in its own layout, which is prepared outside of the timing; the fastest number of splits."""
         q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in (q, k, v))
         if self._fa3_path:
             library, o, stream = fa3.Library(self._fa3_path), torch.empty_like(q), self.stream
@@ -145,7 +145,7 @@ class Side:
         return self._fastest({f"num_splits {n}": lambda n=n: forward(n).transpose(1, 2) for n in splits})
 
     def _flashinfer(self, case, q, k, v):
-        """Its prefill over sequences that lie one after the other."""
+        """FlashInfer's prefill over packed sequences."""
         import flashinfer
         flat = [tensor.transpose(1, 2).reshape(-1, tensor.shape[1], tensor.shape[3]) for tensor in (q, k, v)]
         starts = [torch.arange(0, case.batch * length + 1, length, dtype=torch.int32, device=DEVICE)
@@ -157,7 +157,7 @@ class Side:
         return lambda: wrapper.run(*flat).reshape(shape).transpose(1, 2), {}
 
     def _fastest(self, works):
-        """(the fastest, which one it is) of those that work and answer as the first does, which must."""
+        """Returns (fastest work, notes with its name) of those that run and agree with the first, which must run."""
         first, found = self.copy(next(iter(works.values()))()), {}
         for name, work in works.items():
             try:
@@ -177,16 +177,16 @@ class Side:
         return make(), notes
 
     def _flex_by_mma(self, case, q, k, v):
-        """The faster of PyTorch's default tile and of what its tuner finds, which tries the defaults of sm_80 and sm_90 among
-        others, but with a block mask of its own."""
+        """The faster of PyTorch's default tile and its tuner's choice; the tuner tries the defaults of sm_80 and sm_90
+        among others, but with its own block mask."""
         make, notes = self._flex(case, q, k, v)
         modes = {"default": make(), "max-autotune": make(mode="max-autotune-no-cudagraphs")}
         work, chosen = self._fastest(modes)
         return work, {**notes, "compiled": chosen["path"], **triton_mma.instructions()}
 
     def _flex(self, case, q, k, v):
-        """(options of torch.compile -> FlexAttention compiled with them, notes)"""
-        torch.compiler.reset()  # one compiled function a shape; old ones only slow down the call
+        """Returns (function: options of torch.compile -> FlexAttention compiled with them, notes)."""
+        torch.compiler.reset()  # one compiled function for each shape; old ones only slow down the call
         shift, block_mask, notes = case.len_kv - case.len_q, None, {}
         mask, score = self._rule or ((lambda b, h, i, j: j <= i + shift) if case.causal else None, None)
         if mask and self._rule:
@@ -203,7 +203,7 @@ class Side:
         return make, notes
 
     def _block_mask(self, mask, batches, case):
-        """FlexAttention's list of blocks, and the seconds that making it takes once it is compiled: the median of 5."""
+        """Returns FlexAttention's block mask, and the seconds to make it once that is compiled: the median of 5."""
         make, seconds = torch.compile(create_block_mask), []
         for _ in range(7):
             self.finish()
@@ -219,17 +219,17 @@ class Side:
     # --- is it right?
 
     def reference(self, case, q, k, v, thorough=False):
-        """[(batch, head, rows, O there in double precision)] for the first and the last head, or for all heads."""
+        """Returns [(batch, head, rows, O there in double precision)] for the first and the last head, or all heads."""
         return [(b, h, rows, self._rows(case, q, k, v, b, h, rows, torch.float64))
                 for b, h, rows in self._sampled(case, thorough)]
 
     def honest(self, case, q, k, v, reference):
-        """The error of a straightforward computation that rounds what tensor cores must have rounded: P and O."""
+        """The error of a straightforward computation that rounds what tensor cores require to be rounded: P and O."""
         return _compare([(self._rows(case, q, k, v, b, h, rows, torch.float32).to(q.dtype).double(), exact)
                          for b, h, rows, exact in reference])
 
     def lse_error(self, case, q, k, lse):
-        """The largest error of LSE in sampled rows, in proportion to its bound; None where a score is an expression."""
+        """The largest error of LSE in sampled rows, relative to its bound; None if the score is an expression."""
         if self._rule and self._rule[1]:
             return None
         shares = []
@@ -250,7 +250,7 @@ class Side:
         return [(b, h, rows) for b, h in (every if thorough else [every[0], every[-1]])]
 
     def _scores(self, case, q, k, b, h, rows, precision):
-        """(the scores of these rows, a column a key; which of them are seen)"""
+        """Returns (the scores of these rows, a column for each key; a mask of those that are seen)."""
         queries, keys = q[b, h, rows].to(precision), k[b, h // (case.heads // case.kv_heads)].to(precision)
         (mask, modify), places = self._rule or (None, None), torch.arange(case.len_kv, device=DEVICE)
         at, score = torch.tensor(rows, device=DEVICE)[:, None], queries @ keys.T * case.factor
@@ -263,7 +263,7 @@ class Side:
         return score, seen.expand_as(score)
 
     def _rows(self, case, q, k, v, b, h, rows, precision):
-        """Rows of O by the definition: of what a row does not see, not even a NaN reaches it."""
+        """Rows of O by the definition: nothing that a row does not see reaches it, not even a NaN."""
         score, seen = self._scores(case, q, k, b, h, rows, precision)
         score, some = score.masked_fill(~seen, -torch.inf), seen.any(-1, keepdim=True)
         weights = torch.where(some, (score - score.amax(-1, keepdim=True)).exp(), 0)
@@ -273,13 +273,13 @@ class Side:
         values = v[b, h // (case.heads // case.kv_heads)].to(precision)
         finite = values.isfinite()
         o, odd = weights @ torch.where(finite, values, 0), ~finite.all(-1)
-        if odd.any():  # 0 times NaN is NaN, but only where it is seen
+        if odd.any():  # 0 times NaN is NaN, but only for keys that are seen
             parts = weights[:, odd, None] * torch.where(finite, 0, values)[odd]
             o = o + torch.where(seen[:, odd, None], parts, 0).sum(1)
         return o / total
 
     def error(self, reference, o):
-        """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
+        """Returns (Frobenius norm of the difference relative to that of the reference, largest difference)."""
         return _compare([(o[b, h, rows].double(), exact) for b, h, rows, exact in reference])
 
     def distance(self, a, b):
@@ -294,7 +294,7 @@ class Side:
     # --- the clock
 
     def load(self):
-        """The same for all kernels: a product that takes all the power there is."""
+        """The load, the same for all kernels: a matrix product that uses all available power."""
         if self._factors is None:
             a, b = (torch.randn(LOAD, LOAD, dtype=torch.bfloat16, device=DEVICE) for _ in range(2))
             self._factors = a, b, torch.empty_like(a)
@@ -302,11 +302,11 @@ class Side:
         torch.mm(a, b, out=product)
 
     def times(self, work, count, cold):
-        """Milliseconds by events. The sleep lets the queue fill, so that no launch waits for Python."""
+        """Milliseconds of each launch, by events. The sleep lets the queue fill, so that no launch waits for Python."""
         starts, stops = ([torch.cuda.Event(enable_timing=True) for _ in range(count)] for _ in range(2))
         torch.cuda._sleep(1_000_000)
         for start, stop in zip(starts, stops):
-            if cold:  # by reading: a flush that writes leaves lines that the next kernel has to write back
+            if cold:  # flush by reading: a flush that writes leaves lines that the next kernel has to write back
                 torch.sum(self._flush, 0, out=self._flushed)
             start.record()
             work()
@@ -321,7 +321,7 @@ class Side:
 
 
 def _edit(tensor, case, what, *values):
-    """kinds.py says what there is."""
+    """Applies an edit of kinds.py to tensor, in place."""
     length, along = tensor.shape[2], torch.arange(tensor.shape[2], device=DEVICE)
     if what == "times":
         tensor *= values[0]
@@ -346,7 +346,7 @@ def _edit(tensor, case, what, *values):
 
 
 def versions():
-    """Of the peers' packages that are installed."""
+    """The versions of the peers' packages that are installed."""
     found = {}
     for package in ("nvidia-cudnn-frontend", "flash-attn-3", "flashinfer-python", "triton"):
         try:
@@ -357,7 +357,7 @@ def versions():
 
 
 def _compare(parts):
-    """Infinite where NaN and infinity are not the same in both."""
+    """Compares parts, pairs (found, exact), as Side.error does; infinite if NaN and infinity differ between the two."""
     wrong, right, largest = 0.0, 0.0, 0.0
     for found, exact in parts:
         finite = found.isfinite() & exact.isfinite()
@@ -372,7 +372,7 @@ def _compare(parts):
 
 
 class Monitor:
-    """NVML, or nothing where it is missing."""
+    """Reads NVML; returns empty values if it is missing."""
 
     def __init__(self):
         self._device = ctypes.c_void_p()
@@ -396,7 +396,7 @@ class Monitor:
         if not self._nvml:
             return {}
         clock, power, heat = (ctypes.c_uint() for _ in range(3))
-        self._nvml.nvmlDeviceGetClockInfo(self._device, 1, ctypes.byref(clock))  # 1: of the multiprocessors
+        self._nvml.nvmlDeviceGetClockInfo(self._device, 1, ctypes.byref(clock))  # 1: SM clock
         self._nvml.nvmlDeviceGetPowerUsage(self._device, ctypes.byref(power))
         self._nvml.nvmlDeviceGetTemperature(self._device, 0, ctypes.byref(heat))
         return {"mhz": clock.value, "watts": round(power.value / 1000), "celsius": heat.value}

@@ -1,6 +1,6 @@
-"""Where a dry run happens: this CPU, with tensors of the standard library. The same methods as side_cuda.py.
+"""The side of a dry run: this CPU, with tensors of the standard library. Has the same methods as side_cuda.py.
 
-It proves that the program works, not how fast anything is: shapes are tiny and the arithmetic is Python's.
+A dry run proves that the program works, not how fast anything is: shapes are tiny and the arithmetic is Python's.
 """
 import ctypes
 import itertools
@@ -17,7 +17,7 @@ from rules import RULES, documents, shape
 
 
 def to_bf16(x):
-    """The nearest 16-bit float's bits; to even between two."""
+    """Returns the bits of the nearest bf16 number, ties to even."""
     bits = struct.unpack("I", struct.pack("f", x))[0]
     return bits + 0x7FFF + (bits >> 16 & 1) >> 16 & 0xFFFF
 
@@ -26,11 +26,11 @@ def from_bf16(bits):
     return struct.unpack("f", struct.pack("I", bits << 16))[0]
 
 
-CPU = types.SimpleNamespace(type="cpu")  # what attile asks of the device of a tensor
+CPU = types.SimpleNamespace(type="cpu")  # the part of a tensor's device that attile reads
 
 
 class Tensor:
-    """(batch, heads, length, head_dim) of bf16, contiguous; with a session in its memory, whose bounds are checked."""
+    """Contiguous bf16, (batch, heads, length, head_dim); with a session, in its memory, whose bounds are checked."""
 
     dtype, device = "bfloat16", CPU
 
@@ -54,7 +54,7 @@ class Tensor:
 
 
 class Parameter:
-    """What a rule reads: of type int32, float32 or bfloat16, contiguous, by indices."""
+    """A tensor that a rule reads by indices: contiguous, of type int32, float32 or bfloat16."""
 
     device = CPU
     KINDS = {"int32": (ctypes.c_int32, int, int), "float32": (ctypes.c_float, float, float),
@@ -86,7 +86,7 @@ class Parameter:
 class Side:
     stream = None
 
-    def __init__(self, session, fa3_path=None):  # a peer that needs a GPU
+    def __init__(self, session, fa3_path=None):  # fa3_path is unused: FlashAttention-3 needs a GPU
         self._session, self._rule = session, None
 
     def machine(self):
@@ -96,7 +96,7 @@ class Side:
         return {}
 
     def inputs(self, case, kind="normal"):
-        """q, k and v of a kind (kinds.py)."""
+        """Returns q, k and v of a kind (kinds.py)."""
         source = random.Random(1)
         query = (case.batch, case.heads, case.len_q, case.head_dim)
         key = (case.batch, case.kv_heads, case.len_kv, case.head_dim)
@@ -104,7 +104,7 @@ class Side:
                        self._session) for name, shape in (("q", query), ("k", key), ("v", key))]
 
     def parameters(self, case):
-        """{name: number or tensor} for att_launch; what follows knows the case's rule by them."""
+        """Returns {name: number or tensor} for att_launch; later calls take the case's rule from them."""
         self._rule = None
         if not hasattr(case, "rule"):
             return {}
@@ -128,11 +128,11 @@ class Side:
         return Parameter(self._session, size, "float32", [math.nan] * math.prod(size))
 
     def workspace(self, size):
-        """(what keeps it alive, its address)"""
+        """Allocates a workspace. Returns (None, since the session owns the memory; address)."""
         return None, self._session.alloc(size)
 
     def peers(self, case, q, k, v, names):
-        """{name: how to make the callable that computes O}; making it may fail."""
+        """Returns {name: maker of (callable that computes O, notes for its row)}; a maker may fail."""
         return {"plain": lambda: (lambda: plain(case, q, k, v, self._rule), {})} if "plain" in names else {}
 
     def finish(self):
@@ -145,7 +145,7 @@ class Side:
         return self.error(reference, plain(case, q, k, v, self._rule))
 
     def error(self, reference, o):
-        """(Frobenius norm of the difference in proportion to the reference's, largest difference)"""
+        """Returns (Frobenius norm of the difference relative to that of the reference, largest difference)."""
         right, wrong, largest = 0.0, 0.0, 0.0
         for x, y in zip(reference, map(from_bf16, o.bits)):
             if math.isfinite(x) and math.isfinite(y):
@@ -155,7 +155,7 @@ class Side:
         return math.sqrt(wrong / (right or 1)), largest
 
     def lse_error(self, case, q, k, lse):
-        """The largest error of LSE in proportion to its bound; None where a score is an expression."""
+        """The largest error of LSE relative to its bound; None if the score is an expression."""
         mask, score = self._rule or (None, None)
         if score:
             return None
@@ -198,7 +198,7 @@ class Side:
 
 
 def spoil(kind, name, case, shape, values):
-    """Normal values of the tensor with that name become those of a kind."""
+    """Applies the edits of a kind to normal values of the tensor with that name."""
     _, heads, length, width = shape
     row = lambda i: i // width % length
     for what, *given in (edit[1:] for edit in KINDS[kind] if edit[0] == name):
@@ -227,9 +227,9 @@ def spoil(kind, name, case, shape, values):
 
 
 def plain(case, q, k, v, rule=None, keep=False):
-    """O by the definition, in double precision; rounded to bf16 unless `keep`, which returns a flat list.
+    """Computes O by the definition, in double precision; rounds it to bf16 unless `keep`, which returns a flat list.
 
-    rule: (mask, score), each a function or None; none is the case's own causal mask or no mask.
+    rule: (mask, score), each a function or None; without it, the case's own causal mask or no mask.
     """
     result, (mask, score) = [], rule or (None, None)
     for b, h, i in itertools.product(range(case.batch), range(case.heads), range(case.len_q)):

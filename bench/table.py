@@ -1,4 +1,4 @@
-"""Rows of a run become a Markdown table: TFLOP/s of every kernel, and ours in proportion to the peers'."""
+"""Converts rows of a run to a Markdown table: TFLOP/s of every kernel, and ours relative to the peers'."""
 import json
 import math
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 import protocol
 
 GOAL = 0.95  # cells below it are marked
-# The columns of a user's own: the library chooses, with and without being told of sizes and alignment.
+# The columns that matter to users: the library's choice, with and without hints of sizes and alignment.
 CHOICES = {"attile": "", "attile without hints": "unhinted"}
 
 _TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "flex_mma": "Flex by mma.sync", "fa3": "FA3",
@@ -14,7 +14,7 @@ _TITLES = {"cudnn": "cuDNN", "fa2": "FA2", "flex": "Flex", "flex_mma": "Flex by 
 
 
 def published():
-    """{case: {peer: TFLOP/s}} measured before, with the peer that this benchmark cannot run itself."""
+    """Returns {case: {peer: TFLOP/s}} measured before, including the peer that this benchmark cannot run itself."""
     path = pathlib.Path(__file__).with_name("peers_h200.json")
     return {cell["case"]: cell for cell in json.loads(path.read_text())["cells"]}
 
@@ -28,7 +28,7 @@ def tflops(row, mode="cold"):
 
 
 def by_case(rows):
-    """{case: {kernel: row}} in the order of the rows; the last row of a kernel counts."""
+    """Returns {case: {kernel: row}} in the order of the rows; the last row of a kernel counts."""
     cases = {}
     for row in rows:
         cases.setdefault(row["case"], {})[row["kernel"]] = row
@@ -36,7 +36,7 @@ def by_case(rows):
 
 
 def refusals(rows):
-    """{case: why its figures are not published}, of the cases where that is so."""
+    """Returns {case: reason} for the cases whose figures are not published."""
     found = {}
     for case, kernels in by_case(rows).items():
         for mode in ("cold", "warm"):
@@ -47,33 +47,33 @@ def refusals(rows):
 
 
 def admitted(rows):
-    """The rows; those of a case that is not published say why under "refused", and have no figures for what follows."""
+    """Returns the rows; those of an unpublished case have the reason under "refused", and count as without figures."""
     why = refusals(rows)
     return [{**row, "refused": why[row["case"]]} if row["case"] in why else row for row in rows]
 
 
 def warnings(rows):
-    """For who measures: what the report will refuse."""
+    """Returns what the report will refuse, for the person who measures."""
     return "".join(f"The report will refuse {case}: {why}.\n" for case, why in refusals(rows).items())
 
 
 def ours(kernels):
-    """The library's choice; in runs that did not measure it the fastest of our schedules; or None."""
+    """Returns the row of the library's choice, or of the fastest of our schedules in runs without it, or None."""
     if "attile" in kernels:
         return kernels["attile"] if tflops(kernels["attile"]) else None
     return max((row for row in kernels.values() if "schedule" in row and tflops(row)), key=tflops, default=None)
 
 
 def against_now(kernels, mode="cold"):
-    """Ours in proportion to the best peer of this run."""
+    """Our TFLOP/s relative to the best peer of this run."""
     peers = [tflops(row, mode) for row in kernels.values() if "schedule" not in row and tflops(row, mode)]
     mine = tflops(ours(kernels), mode)
     return mine / max(peers) if mine and peers else None
 
 
 def against_published(case, kernels, table):
-    """(ours / cuDNN now) / (the better of FA3 and cuDNN / cuDNN then): machines of one kind differ by a few percent.
-    None where FA3 was measured beside ours."""
+    """(ours / cuDNN now) / (the better of FA3 and cuDNN / cuDNN then), since machines of one kind differ by a few
+    percent. None if FA3 was measured beside ours."""
     then, mine, cudnn = table.get(case, {}), tflops(ours(kernels)), tflops(kernels.get("cudnn"))
     if not mine or not cudnn or "cudnn" not in then or tflops(kernels.get("fa3")):
         return None
@@ -86,7 +86,7 @@ def geometric_mean(values):
 
 
 def markdown(rows, mode="cold"):
-    """The table, a line a case, then the geometric means a head dimension and the errors."""
+    """Returns the table, one line per case, then the geometric means for each head dimension, and the errors."""
     cases, table = by_case(rows), published()
     names = list(dict.fromkeys(row["kernel"] for row in rows))
     head = ["case"] + [title(name) for name in names] + ["/ best here", "/ best published, by cuDNN"]
@@ -101,7 +101,7 @@ def markdown(rows, mode="cold"):
 
 
 def means(cases, table, mode="cold"):
-    """Geometric means of both ratios, and the least of them, for each head dimension and mask."""
+    """Returns the geometric mean and the minimum of both ratios, for each head dimension and mask."""
     groups = {}
     for case, kernels in cases.items():
         words = case.split()
@@ -133,7 +133,7 @@ def _ratio(value):
 
 
 def faults(rows):
-    """What failed or was refused, one line each; by what path a peer came; what was spilled or not repeatable."""
+    """Returns one line for each failure or refusal, peer's path, spill and result that is not reproducible."""
     refused = {row["case"]: row["refused"] for row in rows if "refused" in row}
     lines = [f"- {case}, refused: {why}" for case, why in refused.items()]
     lines += [f"- {row['case']}, {row['kernel']}: {row['error'].strip().splitlines()[0]}" for row in rows

@@ -1,4 +1,4 @@
-"""What can be tested without a GPU: python3 bench/test_bench.py. Needs the library (ATTILE_LIBRARY)."""
+"""Tests that need no GPU: python3 bench/test_bench.py. Needs the library (ATTILE_LIBRARY)."""
 import ctypes
 import importlib.util
 import itertools
@@ -40,8 +40,8 @@ from worker import Lost, Worker
 
 
 class FakeClock:
-    """Every kernel takes as long as it says; records who ran how often. The load takes 5 ms, or as long as told, burst by
-    burst."""
+    """Every kernel takes the time that it states; records which kernels run and how often. The load takes 5 ms, or the
+    given times, burst by burst."""
     load = 5.0
 
     def __init__(self, loads=()):
@@ -106,7 +106,7 @@ class Protocol(unittest.TestCase):
         self.assertEqual(counts, {"a": 100, "b": 50, "c": 200})
         self.assertEqual({name: len(one["warm"]) for name, one in found.items()}, {"a": 3, "b": 3, "c": 3})
         self.assertIn((1.0, 25, True), clock.calls)
-        self.assertEqual(clock.calls[1], (FakeClock.load, 200, False))  # a second of it at first
+        self.assertEqual(clock.calls[1], (FakeClock.load, 200, False))  # first, a second of the load
         works = [work for work, _, _ in clock.calls]
         turns = [at for at, work in enumerate(works) if work != FakeClock.load and works[at - 1] == FakeClock.load]
         self.assertEqual(len(turns), 3 * 3 * 2)
@@ -181,7 +181,7 @@ class Table(unittest.TestCase):
         kernels = table.by_case(rows)[rows[0]["case"]]
         self.assertEqual(table.ours(kernels)["kernel"], "attile b")
         self.assertAlmostEqual(table.against_now(kernels), 1.1)
-        # there cuDNN has 603 and FA3 650
+        # in the published figures, cuDNN has 603 and FA3 650
         self.assertAlmostEqual(table.against_published(rows[0]["case"], kernels, table.published()), 1.1 / (650 / 603))
 
     def test_losing_and_failing_cells_are_shown(self):
@@ -218,7 +218,7 @@ class Table(unittest.TestCase):
 
 
 class Fa3(unittest.TestCase):
-    """A library of C that records what it was asked, in place of the real one."""
+    """A C library that records its arguments, in place of the real one."""
 
     SOURCE = """
     int fa3_forward(const void *q, const void *k, const void *v, void *o, float *lse, int batch, int heads,
@@ -294,7 +294,7 @@ class Report(unittest.TestCase):
         self.assertGreater(page.index("| d128 b4 h16 s4096 full | **600** | 603 | 555 | 1.00 | 0.92 ◀ |"), others)
         self.assertIn("| d64 b4 h32 s4096 full | **400** |", page)
         self.assertNotIn("900", page)
-        self.assertNotIn("812", page + drawn)  # two rounds
+        self.assertNotIn("812", page + drawn)  # a run of two rounds
         self.assertNotIn("888", page + drawn)  # a later run of one round does not displace a fair one
         self.assertIn("- fewer rounds than 3 so far: d64 b2 h32 s8192 full", page)
         self.assertLess(page.index("| d64 b1 h1 s8192 alibi |"), page.index("## Masks and scores by mma.sync"))
@@ -310,7 +310,7 @@ class Report(unittest.TestCase):
 
 
 def fragile(setup):
-    """A stand-in for contest.start whose kernels do what their names say."""
+    """A substitute for contest.start whose kernels do what their names say."""
 
     def serve(job, say):
         rows = []
@@ -339,7 +339,7 @@ class Losses(unittest.TestCase):
                     rows = {row["kernel"]: row for row in runner.contest(worker, job, losses, lambda what: None)}
                     self.assertIn(reason, rows[name]["error"])
                     self.assertEqual(set(rows), {name, "good", "peer"})
-                rows = runner.contest(worker, job, losses, lambda what: None)  # not a third time
+                rows = runner.contest(worker, job, losses, lambda what: None)  # the kernel is not run a third time
                 self.assertEqual([row["kernel"] for row in rows], ["good", "peer"])
 
     def test_a_child_that_cannot_start_says_why(self):
@@ -409,7 +409,7 @@ class DryRun(unittest.TestCase):
 
 class Masks(unittest.TestCase):
     def dry_run(self, *words):
-        """(the first line of the results, the rows, the table)"""
+        """Returns (the first line of the results, the rows, the table)."""
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder) / "results.jsonl"
             program = pathlib.Path(__file__).with_name("bench_masks.py")
@@ -543,7 +543,7 @@ class Checks(unittest.TestCase):
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch; its CPU will do")
 class Torch(unittest.TestCase):
-    """side_cuda.py's arithmetic, on the CPU, is side_host.py's."""
+    """The arithmetic of side_cuda.py, run on the CPU, agrees with that of side_host.py."""
 
     def setUp(self):
         import side_cuda
@@ -575,7 +575,7 @@ class Torch(unittest.TestCase):
                 self.assertTrue((5e-4 if kind in gpu_checks.KINDS else 0) <= honest < 5e-3, honest)
 
     def kernel(self, case):
-        """A session whose kernels compute what they should, and a side whose clock needs no GPU."""
+        """Returns a session whose kernels compute correctly, and a side whose clock needs no GPU."""
         torch, side = self.torch, self.side
 
         def launch(q, k, v, o, lse):
@@ -650,7 +650,7 @@ class Torch(unittest.TestCase):
                 return self.side._cudnn(case, *tensors)
 
         def frontend(answer):
-            """A graph whose execution writes `answer` to the output."""
+            """Returns a frontend whose graph writes `answer` to the output."""
             module, output = enum(), enum()
             graph = module.pygraph.return_value
             graph.get_workspace_size.return_value, graph.sdpa.return_value = 0, [output, None]
@@ -701,7 +701,7 @@ class Torch(unittest.TestCase):
         self.assertEqual([bounds.tolist() for bounds in wrapper.plan.call_args.args[:2]], [[0, 20, 40], [0, 30, 60]])
 
     def test_peers_agree(self):
-        """What FlexAttention computes without being compiled."""
+        """FlexAttention runs here without being compiled."""
         import side_cuda
         eager = lambda function, **_: function
         with unittest.mock.patch.object(self.torch, "compile", eager):
@@ -901,7 +901,7 @@ class Prefill(unittest.TestCase):
 
 
 class Lse(unittest.TestCase):
-    """The bound takes what a kernel computes and refuses what is off by more than fp32 would be."""
+    """The bound accepts what a kernel computes and refuses larger errors than those of fp32."""
 
     def setUp(self):
         self.case, self.session = cases.Case("check", 16, 1, 1, 20, True, 0, 17), attile.Session("host", host_mode="check")
@@ -933,7 +933,7 @@ class Lse(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
-    """Special values must match exactly; a wrong element shows."""
+    """Special values must match exactly; a wrong element is detected."""
 
     def setUp(self):
         self.case = cases.Case("check", 4, 1, 1, 3, False)

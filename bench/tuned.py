@@ -1,4 +1,4 @@
-"""Which cases the tuned table was made with: the library knows the best schedule there, and predicts it elsewhere."""
+"""The cases that the tuned table was made with: there the library knows the best schedule; elsewhere it predicts."""
 import pathlib
 import re
 
@@ -6,13 +6,13 @@ FOLDER = pathlib.Path(__file__).parents[1] / "tuned"
 
 
 def table(gpu):
-    """The file of that GPU, which may not be there; docs/tuned.md has the rule of its name."""
+    """The file of that GPU, which need not exist; docs/tuned.md gives the rule for its name."""
     return FOLDER / (re.sub("[^a-z0-9]", "_", (gpu or "").lower()) + ".yaml")
 
 
 def shapes(path):
-    """{(head_dim, mask, batch, heads, kv_heads, len_q, len_kv)} of the rows in bf16; tables stand as the library writes
-    them, a row a line."""
+    """Returns {(head_dim, mask, batch, heads, kv_heads, len_q, len_kv)} of the rows in bf16. The table is in the format
+    that the library writes, one row per line."""
     found, problem = set(), {}
     for line in path.read_text().splitlines() if path.exists() else ():
         kind, _, rest = line.strip().removeprefix("- ").partition(": ")

@@ -1,11 +1,11 @@
-"""Is the kernel as right, and as fast, on unkind data as on normal data? One kernel and kind at a time.
+"""Checks that the kernel is as accurate and as fast on unkind data as on normal data. One kernel and kind at a time.
 
-Right is an error, in sampled rows against double precision, of at most twice that of an honest computation of the same
-precision: exact maxima, P rounded to the input's type, O rounded to its type. Both errors are against the unrounded
-answer, so that the rounding of O is in both. Where an honest computation makes no error at all, EXACT of the norm is
-allowed: one key takes all the weight, O is a row of V, which its type holds, and no rounding excuses another value. NaN
-and infinity must be exactly where they are in double precision. As fast means within RATIO of the time on normal data,
-both measured alternately; where inputs are not finite, kernels may do rows over.
+Accurate means an error, in sampled rows against double precision, of at most twice that of an honest computation of the
+same precision: exact maxima, P rounded to the input's type, O rounded to its type. Both errors are against the
+unrounded result, so that both include the rounding of O. If an honest computation makes no error at all, EXACT of the
+norm is allowed: one key takes all the weight, O is a row of V, which its type represents exactly, and no rounding
+excuses another value. NaN and infinity must be exactly where they are in double precision. As fast means within RATIO
+of the time on normal data, both measured alternately; if inputs are not finite, kernels may recompute rows.
 """
 import concurrent.futures
 import dataclasses
@@ -20,8 +20,8 @@ from rules import RuleCase
 
 EXACT = 1e-6
 RATIO = {True: 1.15, False: 2}  # by whether all inputs are finite
-SLOW = 10  # times as long as on normal data: no need to measure it well
-PLAN = protocol.Plan(soak_ms=0, settle_ms=0, readings=1, warmup_ms=5, repeat_ms=20)  # there is much to do in little time
+SLOW = 10  # a time so many times that on normal data needs no precise measurement
+PLAN = protocol.Plan(soak_ms=0, settle_ms=0, readings=1, warmup_ms=5, repeat_ms=20)  # many measurements in little time
 
 EVERY = tuple(kind for kind in kinds.KINDS if kind not in ("normal", "outliers", "growing", "special"))
 SOME = ("deviation_8", "deviation_64", "rising", "falling", "hot_first", "hot_last", "equal", "outliers_v", "nan_k",
@@ -35,7 +35,7 @@ class Trial:
     """A kernel at a shape."""
     case: Case
     schedule: str = ""  # none: the library's choice
-    knobs: str = ""  # more of the problem
+    knobs: str = ""  # further knobs of the problem
 
     @property
     def name(self):
@@ -53,8 +53,8 @@ def _case(head_dim, length, mask, batch=0, heads=0, **more):
 
 
 def todo(dry_run):
-    """[(trial, kind)]: every kind with each head dimension and mask at length 4096; a third of them, another third each
-    time, at 512; and some with each option."""
+    """Returns [(trial, kind)]: every kind with each head dimension and mask at length 4096; a third of the kinds, a
+    different third each time, at 512; and some with each option."""
     if dry_run:
         small = [Trial(_case(16, 20, mask, 1, 2)) for mask in MASKS]
         return [(small[1], kind) for kind in EVERY] + [(trial, kind) for trial in small for kind in FEW]
@@ -74,7 +74,7 @@ def todo(dry_run):
 
 
 def faults(row, finite, timed=True):
-    """What is wrong with a row."""
+    """Returns the faults of a row."""
     honest = row["honest_error"] if math.isfinite(row["honest_error"]) else 0
     found = []
     if not row["relative_error"] <= WRONG * honest + EXACT:
@@ -87,7 +87,7 @@ def faults(row, finite, timed=True):
 
 
 def start(setup):
-    """In a worker process: jobs are "machine", ("compile", [trial]) and (trial, kind)."""
+    """Runs in a worker process: jobs are "machine", ("compile", [trial]) and (trial, kind)."""
     session, side = open_side(setup)
     bench, timed = Bench(session, side, setup.get("fa3_here")), setup["device"] == "cuda"
 
@@ -100,7 +100,7 @@ def start(setup):
         trial, kind = job
         try:
             row = bench.row(trial, kind, say)
-        except Unbuilt as error:  # the device is well, so the next one may run in this process
+        except Unbuilt as error:  # the device is intact, so the next job may run in this process
             return {"error": str(error), "ok": False}
         found = faults(row, kinds.finite(kind), timed)
         return {**row, "ok": not found, **({"error": "; ".join(found)} if found else {})}
@@ -113,13 +113,13 @@ class Unbuilt(Exception):
 
 
 class Bench:
-    """The last trial's kernel and normal data stay for its next kind."""
+    """Keeps the kernel and the normal data of the last trial for its next kind."""
 
     def __init__(self, session, side, fa3_here):
         self._session, self._side, self._fa3_here, self._trial = session, side, fa3_here, None
 
     def compile(self, trials):
-        """All kernels, side by side, so that what follows finds them; what fails says so there."""
+        """Compiles all kernels in parallel, so that later jobs find them; a failing one reports its error there."""
         with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count())) as pool:
             done = [pool.submit(self._find, trial) for trial in dict.fromkeys(trials)]
         return sum(one.exception() is None for one in done)
@@ -139,7 +139,7 @@ class Bench:
         self._trial = trial
 
     def _ours(self, tensors):
-        """(the callable, its output, which it has written)"""
+        """Returns (the callable, its output after one run)."""
         case, kernel, stream = self._trial.case, self._kernel, self._side.stream
         output = self._side.output(case)
         launch = bind(kernel, self._side, case, (*tensors, output), self._parameters)
@@ -156,7 +156,7 @@ class Bench:
         reference = side.reference(case, *tensors)
         honest, _ = side.honest(case, *tensors, reference)
         say("launch")
-        works = {}  # by what their times are called in the row
+        works = {}  # {name of the time in the row: callable}
         (works["ms"], output), (works["normal_ms"], _) = self._ours(tensors), self._ours(self._normal)
         first = side.copy(output)
         relative, largest = side.error(reference, output)
@@ -172,7 +172,7 @@ class Bench:
         return row
 
     def _fa3(self, works, tensors, reference):
-        """FlashAttention-3 on the same data, where it is here and has such a problem."""
+        """FlashAttention-3 on the same data, if it is available and supports the problem."""
         case, side = self._trial.case, self._side
         if not self._fa3_here or self._trial.schedule or case.dtype != "bf16" or case.scale or hasattr(case, "rule"):
             return {}
@@ -186,7 +186,7 @@ class Bench:
             return {"fa3_fails": f"{type(error).__name__}: {error}"}
 
     def _times(self, works):
-        """{name: median milliseconds}"""
+        """Returns {name: median milliseconds}."""
         once = {name: min(self._side.times(work, 2, True)) for name, work in works.items()}
         if once["ms"] > SLOW * once["normal_ms"]:
             return once

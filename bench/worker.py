@@ -1,9 +1,9 @@
-"""A process of its own for what may hang or die: jobs in, rows out.
+"""A separate process for work that may hang or die: jobs in, rows out.
 
-A kernel under development can hang the device or lose its context for good. So cases run in a child process that says
-what it is about to do; when it falls silent or ends, the parent knows what it was doing and starts another.
+A kernel under development can hang the device or lose its context for good. So cases run in a child process that
+announces each step; when it falls silent or ends, the parent knows what it was doing and starts another.
 
-The child's side is a function serve(job, say) -> rows, where say(what, patience) names what comes next and how many
+The child's side is a function serve(job, say) -> rows, where say(what, patience) names the next step and how many
 seconds it may take.
 """
 import importlib
@@ -12,7 +12,7 @@ import time
 
 
 class Lost(Exception):
-    """The child ended or fell silent. `what` it was doing, and why it is lost."""
+    """The child ended or fell silent. what: the step that it was doing; reason: why it is lost."""
 
     def __init__(self, what, reason):
         super().__init__(f"{what}: {reason}")
@@ -26,7 +26,7 @@ class Worker:
         self._where, self._setup, self._process = where, setup, None
 
     def run(self, job, listen=lambda what: None, patience=300):
-        """What serve returned, or Lost. The first wait includes the child's start."""
+        """Returns the result of serve, or raises Lost. The first wait includes the child's start."""
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()

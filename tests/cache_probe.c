@@ -3,8 +3,9 @@
        cache_probe DIRECTORY LIMIT NUMBER    get sample NUMBER
        cache_probe DIRECTORY LIMIT trim      remove everything
 
-   Calls of getppid mark where the use begins, where the cache is open, and where the use ends, so that a trace shows
-   what lies between. Exit status: enum sample_result; a trim that failed counts as SAMPLE_FAILED. Killed by SIGALRM when it hangs. */
+   Calls of getppid mark the start of the use, the point where the cache is open, and the end of the use, so that a
+   trace shows the calls between them. Exit status: enum sample_result; a failed trim counts as SAMPLE_FAILED. SIGALRM
+   kills the probe when it hangs. */
 #include "helper_cache.h"
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* find_probe: one cold or warm att_find, for tests that make its system calls fail.
 
-       find_probe CACHE_DIRECTORY host      on the host device: find the kernel, run it, check what it computed
-       find_probe CACHE_DIRECTORY sm_90a    compile it with NVRTC, for no GPU in particular
+       find_probe CACHE_DIRECTORY host      on the host device: find the kernel, run it, check its result
+       find_probe CACHE_DIRECTORY sm_90a    compile it with NVRTC, for no particular GPU
 
-   Calls of getppid mark where the use begins, where the session is open, and where the kernel is found, so that a trace
-   shows what lies between. Killed by SIGALRM when it hangs. */
+   Calls of getppid mark the start of the use, the point where the session is open, and the point where the kernel is
+   found, so that a trace shows the calls between them. SIGALRM kills the probe when it hangs. */
 #include "find_probe.h"
 #include "session.h"
 
@@ -14,7 +14,7 @@
 
 enum { COLS = 40 };
 
-/* A row of equal numbers becomes a row of 1 / COLS. */
+/* Softmax of a row of equal numbers is a row of 1 / COLS. */
 static bool computes(att_session *session, att_kernel *kernel) {
     float row[COLS];
     void *memory;
@@ -35,7 +35,7 @@ static bool computes(att_session *session, att_kernel *kernel) {
 }
 
 static enum probe_result failed(const att_session *session) {
-    return *att_message(session) ? PROBE_FAILED : PROBE_WRONG; /* a failure without a reason is one too many */
+    return *att_message(session) ? PROBE_FAILED : PROBE_WRONG; /* every failure needs a reason */
 }
 
 static enum probe_result use(att_session *session, enum att_status opened) {

@@ -1,4 +1,4 @@
-/* What find_probe's exit status says. */
+/* The exit status of find_probe. */
 #ifndef ATTILE_FIND_PROBE_H
 #define ATTILE_FIND_PROBE_H
 

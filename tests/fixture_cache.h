@@ -1,5 +1,6 @@
-/* fixture_cache: what the Criterion tests of the cache start from: a directory and a log of their own, an environment
-   without any, and short words for opening and asking. Included once by each program. */
+/* fixture_cache: the common setup of the Criterion tests of the cache: a directory and a log for each test, an
+   environment without cache settings, and short helpers that open a cache and ask for keys. Each program
+   includes it once. */
 #ifndef ATTILE_FIXTURE_CACHE_H
 #define ATTILE_FIXTURE_CACHE_H
 
@@ -60,8 +61,8 @@ static inline const char *entry_path(int number) {
 
 static inline bool logged(const char *words) { return strstr(text_string(&messages.text), words); }
 
-/* Put entry 2 where entry 1 belongs, with digest and checksum right but the preimage of key 2: what a collision of
-   digests would look like. */
+/* Puts entry 2 where entry 1 belongs, with correct digest and checksum but the preimage of key 2. This is what a digest
+   collision would look like. */
 static inline void forge_entry(void) {
     struct cache_key key, other;
     struct cache_entry entry;
@@ -82,7 +83,7 @@ static inline void forge_entry(void) {
     cache_key_free(&other);
 }
 
-/* Root may write anywhere, so these tests become another user for a while. */
+/* Root may write anywhere, so these tests temporarily become another user. */
 static inline bool become_nobody(void) {
     if (geteuid() != 0)
         return true;

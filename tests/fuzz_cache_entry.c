@@ -1,5 +1,6 @@
-/* Fuzzes the entry parser and the preimage reader: the input as it is, and again under a right checksum so that the
-   parser behind the check is reached. Every byte of the parts is read, so that a wrong bound is seen by the address sanitizer. */
+/* Fuzzes the entry parser and the preimage reader with the input as it is, and again with a correct checksum so that
+   the input reaches the parser behind the check. It reads every byte of the parts, so that the address sanitizer
+   notices a wrong bound. */
 #include "cache.h"
 
 #include <stdint.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-static volatile unsigned sink; /* so that no read is optimised away */
+static volatile unsigned sink; /* keeps the compiler from optimising reads away */
 
 static void read_bytes(const char *bytes, size_t size) {
     for (size_t i = 0; i < size; i++)
@@ -28,10 +29,10 @@ static void check(const void *bytes, size_t size) {
         read_bytes(field.value, field.value_size);
     }
     if (40 + CACHE_DIGEST + parts.preimage_size + parts.meta_size + parts.payload_size + 16 != size)
-        abort(); /* header, parts and trailer are all there is */
+        abort(); /* header, parts and trailer must add up to the whole */
 }
 
-/* Under a right checksum, and with `known` bytes of a right start: magic and format. */
+/* Checks with a correct checksum and `known` correct bytes at the start (magic and format). */
 static void check_sealed(const uint8_t *data, size_t size, size_t known) {
     static const char start[16] = "attile\r\n\2";
     unsigned char *sealed = malloc(size + 16);

@@ -1,5 +1,6 @@
-/* fuzz_formula: any bytes as a mask and as a score: refused with one message, or a tree whose canonical text reads back
-   as itself and whose bounds, ranges of keys and C++ text can be made; no crash, no overflow, in bounded time. */
+/* fuzz_formula: parses arbitrary bytes as a mask and as a score. They must be refused with one message, or give a tree
+   whose canonical text parses back to the same tree and from which bounds, key ranges and C++ text can be made. No
+   crash, no overflow, in bounded time. */
 #include "formula.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static union formula_value element(void *context, int param, enum formula_access
     return (union formula_value){.integer = scope->param[param].type == FORMULA_BOOL ? value & 1 : value};
 }
 
-/* One tile, brute force against bounds. */
+/* Checks the bounds of one tile by brute force. */
 static void check_bounds(const struct formula *mask, struct formula_env *env) {
     struct formula *some, *all;
     struct formula_keys keys;

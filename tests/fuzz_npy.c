@@ -1,4 +1,5 @@
-/* Whatever the bytes are, they are a tensor or refused with a reason; what is read writes back to what reads the same. */
+/* Arbitrary bytes are either a tensor or refused with a reason. A tensor that was read and written back
+   reads the same. */
 #include "npy.h"
 
 #include <stdint.h>

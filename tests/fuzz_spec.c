@@ -1,4 +1,5 @@
-/* Any bytes as a spec and as inline knob text: read or refused, never a crash, a leak or a long wait. */
+/* Reads arbitrary bytes as a spec and as inline knob text. They are read or refused, without a crash, a leak or
+   a long wait. */
 #include "gen.h"
 
 #include <stdint.h>
@@ -10,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct diag diag = {0};
     struct spec *spec = spec_read("fuzz", (const char *)data, size, &diag);
     if ((spec == NULL) != (diag.errors > 0))
-        abort(); /* refused without a word, or read in spite of an error */
+        abort(); /* refused without a message, or accepted despite an error */
     for (int id = 0; spec && id < KNOB_COUNT; id++)
         for (int i = 0; i < spec->axis[id].count; i++) {
             int value = spec->axis[id].value[i];

@@ -1,5 +1,6 @@
-/* fuzz_template: any bytes as a template and its parts: parsed, completed and expanded without a crash and in bounded
-   time, and what comes out is tidy. Parts begin at lines "@ name"; see helper_template.h, whose loader this is. */
+/* fuzz_template: takes arbitrary bytes as a template and its parts. They are parsed, completed and expanded
+   without a crash and in bounded time, and the output is tidy. Parts begin at lines "@ name"; helper_template.h
+   has the loader. */
 #include "helper_template.h"
 
 #include <stdint.h>

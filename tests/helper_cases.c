@@ -35,7 +35,7 @@ bool file_write(const char *path, const struct text *text) {
     return fclose(file) == 0 && written;
 }
 
-/* The start of the next line that begins with `mark`, or null. */
+/* Returns the start of the next line that begins with `mark`, or null. */
 static const char *find_mark(const char *at, const char *mark) {
     while (at && strncmp(at, mark, strlen(mark)) != 0) {
         at = strchr(at, '\n');

@@ -21,7 +21,8 @@ static struct outcome run_once(const char *environment, const char *arguments) {
 
 struct outcome command_run(const char *environment, const char *arguments) {
     struct outcome outcome = run_once(environment, arguments);
-    /* gcc 12's leak checker itself crashes once in some thousand runs of a program with threads. It has found no leak then. */
+    /* gcc 12's leak checker itself crashes once in some thousand runs of a program with threads. It has then
+       found no leak. */
     if (strstr(text_string(&outcome.err), "LeakSanitizer has encountered a fatal error")) {
         command_done(&outcome);
         outcome = run_once(environment, arguments);

@@ -1,4 +1,4 @@
-/* helper_command: run the attile command in the current folder, which is the test's own (helper_folder.h). */
+/* helper_command: runs the attile command in the current folder, which belongs to the test (helper_folder.h). */
 #ifndef HELPER_COMMAND_H
 #define HELPER_COMMAND_H
 
@@ -10,7 +10,7 @@ struct outcome {
     struct text out, err;
 };
 
-/* Run "ENVIRONMENT attile ARGUMENTS" through the shell. What it wrote stays in .out and .err, too. */
+/* Runs "ENVIRONMENT attile ARGUMENTS" through the shell. The output also stays in .out and .err. */
 struct outcome command_run(const char *environment, const char *arguments);
 void command_done(struct outcome *outcome);
 

@@ -10,7 +10,7 @@ typedef struct evaluated value;
 struct reader {
     const char *at;
     const struct formula_fixture *fixture;
-    double score; /* what s is here */
+    double score; /* value of s at this point */
     bool failed;
 };
 
@@ -34,7 +34,7 @@ static int64_t floor_of_quotient(int64_t a, int64_t b) {
     if (b == 0)
         return 0;
     int64_t down = a / b;
-    return down * b != a && (a < 0) != (b < 0) ? down - 1 : down; /* C rounds to 0 */
+    return down * b != a && (a < 0) != (b < 0) ? down - 1 : down; /* C rounds towards 0 */
 }
 
 static int64_t floor_of_real(double x) {
@@ -52,7 +52,7 @@ static void blanks(struct reader *r) {
         r->at++;
 }
 
-/* Step over this symbol, if it is what comes next: "<" is not the beginning of "<=", nor "or" that of "order". */
+/* Skips this symbol if it comes next: "<" does not match the start of "<=", nor "or" that of "order". */
 static bool take(struct reader *r, const char *symbol) {
     blanks(r);
     size_t size = strlen(symbol);
@@ -304,7 +304,7 @@ static value comparison(struct reader *r) {
         holds.integer = holds.integer && compares(symbols[i], a, b);
         a = b;
         any = true;
-        i = (size_t)-1; /* a chain: from the first symbol again */
+        i = (size_t)-1; /* a chain: try the symbols again from the first */
     }
     return any ? holds : a;
 }

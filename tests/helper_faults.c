@@ -24,7 +24,7 @@ int faults_run(const char *const *command) {
         int null = open("/dev/null", O_RDWR);
         dup2(null, 1);
         dup2(null, 2);
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the leak check cannot work under ptrace */
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* the leak check does not work under ptrace */
         execvp(command[0], (char *const *)(uintptr_t)command);
         _exit(127);
     }
@@ -33,7 +33,7 @@ int faults_run(const char *const *command) {
     return status;
 }
 
-/* strace with its own options, then the command. */
+/* Runs strace with its own options, followed by the command. */
 static int run_traced(const char *const *command, const char *const *options) {
     const char *words[2 * FAULTS_WORDS] = {"strace"};
     int count = 1;
@@ -53,7 +53,7 @@ void faults_need_strace(void) {
 }
 
 void faults_record(const char *const *command, const char *file, int from, int end, struct fault_trace *trace) {
-    static struct fault_call seen[100]; /* how often each name was seen */
+    static struct fault_call seen[100]; /* how often each name occurred */
     int names = 0, marks = 0;
     char line[1000];
     int status = run_traced(command, (const char *const[]){"-o", file, NULL});
@@ -109,7 +109,7 @@ static bool is_one_of(const char *name, const char *const *names) {
 
 bool faults_possible(const struct fault_call *call, const struct fault *fault) {
     static const char *const transfers[] = {"read", "write", NULL};
-    /* Their callers know that they cannot fail; brk has a way of its own to say no, which strace cannot imitate. */
+    /* Callers rely on these never failing. brk reports failure in its own way, which strace cannot imitate. */
     static const char *const never[] = {"getpid", "geteuid", "gettid", "brk", NULL};
     return !is_one_of(call->name, never) && (strncmp(fault->how, "retval", 6) != 0 || is_one_of(call->name, transfers));
 }

@@ -1,9 +1,9 @@
-/* helper_folder: a folder for each test, since each has a process of its own. */
+/* helper_folder: a folder for each test, since each test has its own process. */
 #ifndef HELPER_FOLDER_H
 #define HELPER_FOLDER_H
 
-void folder_enter(void); /* make it and go there, as a suite's `init` */
-void folder_leave(void); /* leave it and remove it with all that it holds, as its `fini` */
+void folder_enter(void); /* creates the folder and enters it; a suite's `init` */
+void folder_leave(void); /* leaves the folder and removes it with its contents; a suite's `fini` */
 const char *folder_path(void);
 
 #endif

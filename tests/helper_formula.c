@@ -43,7 +43,7 @@ static unsigned hash(int param, int dims, const int64_t *index) {
     return (h ^ h >> 15) * 2654435761u >> 16;
 }
 
-/* Grows with the lowest four bits of the hash, from the least that the type holds to the most. */
+/* Grows with the lowest four bits of the hash, from the least value of the type to the greatest. */
 static union formula_value value_of(const struct formula_param *param, unsigned h) {
     int step = (int)(h & 15);
     if (param->type == FORMULA_REAL)
@@ -73,7 +73,7 @@ static union formula_value tensor(void *context, int number, enum formula_access
         volume = extent < 0 || extent > BOX || volume > BOX ? BOX + 1 : volume * extent;
         at[i] = index[2 * i];
     }
-    if (volume > BOX) /* too many to look at: what a hash may give at most */
+    if (volume > BOX) /* too many to look at: the extremes that a hash can give */
         return value_of(param, access == FORMULA_LEAST ? 0 : 15);
     union formula_value best = value_of(param, hash(number, param->dims, at));
     for (int64_t n = 0; n < volume; n++) {
@@ -107,8 +107,8 @@ void formula_fixture_draw(struct formula_fixture *fixture, const struct formula_
     fixture->env.tensor = tensor;
 }
 
-/* Compiled by the host's C++ compiler: p has the scalars. A bound here is what a hash may give at most, except for the
-   small boxes that are looked at, as above. */
+/* Compiled by the host's C++ compiler; p has the scalars. As above, a bound is the extreme that a hash can give, unless
+   the box is small enough to look at. */
 const char formula_fixture_cxx[] =
     "#include <cmath>\n"
     "#define __device__\n"
@@ -171,7 +171,7 @@ const char formula_fixture_cxx[] =
 struct drawer {
     unsigned *seed;
     struct text *text;
-    bool score; /* s may be named */
+    bool score; /* may use s */
     bool exact; /* reals must be exact in fp32 */
 };
 
@@ -184,7 +184,7 @@ static void draw_real(struct drawer *d, int depth);
 
 typedef void draw(struct drawer *d, int depth);
 
-/* "(a OP b)", sometimes without brackets: precedence then makes another formula of it, which is as good. */
+/* Writes "(a OP b)", sometimes without the brackets: precedence then gives another formula, which is just as good. */
 static void draw_infix(struct drawer *d, int depth, draw *part, const char *const *symbols, unsigned count) {
     const char *symbol = symbols[pick(d, count)];
     bool brackets = pick(d, 3) > 0;
@@ -272,7 +272,7 @@ static void draw_bool(struct drawer *d, int depth) {
     }
 }
 
-/* Exact: quarters and integers of moderate size, added and compared. */
+/* Writes an exact real: quarters and integers of moderate size, added and compared. */
 static void draw_exact(struct drawer *d, int depth) {
     static const char *const leaves[] = {"slope[h]", "cap", "0.5", "3.25", "s", "bias[h, q, k]"};
     static const char *const infixes[] = {"+", "-"};
@@ -308,7 +308,7 @@ static void draw_real(struct drawer *d, int depth) {
     }
 }
 
-/* "2 * q - k <= window + 3" and the like, one to four of them. */
+/* Writes one to four comparisons like "2 * q - k <= window + 3". */
 static void draw_affine(struct drawer *d) {
     static const char *const sides[] = {"q",         "k",          "q - k",      "k - q",      "2 * q - k",
                                         "3 * k - q", "window",     "window - 1", "0",          "2",

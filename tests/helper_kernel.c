@@ -30,7 +30,7 @@ void *device_buffer(struct device *device, size_t bytes, const void *contents) {
     return buffer;
 }
 
-/* As `how` says beside the kernel. */
+/* Runs the kernel with the launch attributes in `how`. */
 static enum att_status run(struct device *device, const struct kernel *kernel, struct plan_launch how,
                            const void *params, size_t size) {
     struct failure *failure = &device->failure;

@@ -71,7 +71,7 @@ float run_round(float value, enum tolerance_type type) {
 
 void run_fill(float *values, int64_t count, enum tolerance_type type, unsigned *seed) {
     for (int64_t i = 0; i < count; i++) {
-        float sum = -6; /* twelve uniform numbers: near enough to a normal one */
+        float sum = -6; /* the sum of twelve uniform numbers is close enough to normal */
         for (int j = 0; j < 12; j++) {
             *seed = *seed * 1664525u + 1013904223u;
             sum += (float)(*seed >> 8) * 0x1p-24f;
@@ -82,7 +82,7 @@ void run_fill(float *values, int64_t count, enum tolerance_type type, unsigned *
 
 /* --- device memory ----------------------------------------------------------------------------------------------- */
 
-/* (rows, cols) with `stride` elements from row to row; the last row ends with its last element. */
+/* Matrix (rows, cols) with `stride` elements from row to row; it ends at the last element of the last row. */
 struct matrix {
     void *device;
     int64_t rows, cols, stride;
@@ -111,7 +111,7 @@ static struct matrix matrix_in(att_session *session, const float *values, int64_
     return m;
 }
 
-/* Read a result back and free the matrix. What lies between the rows must still hold what it held. */
+/* Reads a result back and frees the matrix. The gaps between rows must be unchanged. */
 static void matrix_out(att_session *session, struct matrix *m, float *values) {
     size_t bytes = matrix_bytes(m);
     char *cells = reserve(bytes);

@@ -1,5 +1,5 @@
-/* helper_run: run kernels on the host device through the public interface, on tensors of float.
-   Inputs are rounded to the kernel's element type first, so that oracle and kernel see the same values. */
+/* helper_run: runs kernels on the host device through the public interface, on float tensors. It first rounds inputs to
+   the kernel's element type, so that oracle and kernel see the same values. */
 #ifndef HELPER_RUN_H
 #define HELPER_RUN_H
 
@@ -7,27 +7,28 @@
 #include "oracle.h"
 #include "tolerance.h"
 
-/* A session on the host device that checks every access and keeps nothing on disk. */
+/* Opens a session on the host device that checks every access and keeps nothing on disk. */
 att_session *run_open(void);
 
-/* The kernel for these knobs; a failure ends the test with the library's message. */
+/* Finds the kernel for these knobs. A failure ends the test with the library's message. */
 att_kernel *run_find(att_session *session, const char *problem, const char *schedule);
 
-/* `count` numbers that look normal, rounded to `type`; the same for the same seed. */
+/* Fills `values` with `count` roughly normal numbers, rounded to `type`. The same seed gives the same numbers. */
 void run_fill(float *values, int64_t count, enum tolerance_type type, unsigned *seed);
 float run_round(float value, enum tolerance_type type);
 
-/* Run attention. Tensors of the kernel have gaps between rows that hold NaN; rows of o that the kernel should not touch
-   are checked. o (batch, heads, len_q, head_dim_v), lse (batch, heads, len_q). Counters may be null. */
+/* Runs attention. The kernel's tensors have gaps between rows that hold NaN, and rows of o that the kernel must not
+   touch are checked. o (batch, heads, len_q, head_dim_v), lse (batch, heads, len_q). Counters may be null. */
 void run_attention(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
                    const struct oracle_attention *problem, float *o, float *lse, struct att_counters *counters);
 
-/* Run merge on contiguous tensors: parts (parts, rows, head_dim_v), (parts, rows) -> o (rows, head_dim_v), lse (rows). */
+/* Runs merge on contiguous tensors: parts (parts, rows, head_dim_v), (parts, rows) -> o (rows,
+   head_dim_v), lse (rows). */
 void run_merge(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
                const float *o_parts, const float *lse_parts, int64_t parts, int64_t rows, int64_t head_dim_v, float *o,
                float *lse);
 
-/* Run softmax on (rows, cols). */
+/* Runs softmax on (rows, cols). */
 void run_softmax(att_session *session, att_kernel *kernel, enum tolerance_type input, enum tolerance_type output,
                  const float *x, int64_t rows, int64_t cols, float *y);
 

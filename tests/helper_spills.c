@@ -3,10 +3,10 @@
 #include <string.h>
 
 static const struct {
-    const char *problem, *schedule; /* parts of its name */
+    const char *problem, *schedule; /* parts of the variant's name */
     int bytes;
 } measured[] = {
-    {"_d64_mask_", "_m128_n128_t128_s1_off_lazy_", 204}, /* windows; 28 at most on sm_90 */
+    {"_d64_mask_", "_m128_n128_t128_s1_off_lazy_", 204}, /* windows; at most 28 on sm_90 */
     {"", "_m128_n64_t128_s1_off_lazy_", 64},             /* windows, linear scores and biases at d 128 */
 };
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The next line "@ name" at or after `at`, or `end`. */
+/* Returns the next line "@ name" at or after `at`, or `end`. */
 static const char *find_mark(const char *at, const char *end) {
     while (at < end) {
         if (end - at >= 2 && at[0] == '@' && at[1] == ' ')

@@ -1,4 +1,4 @@
-/* helper_template: a template set from one text. A line "@ name" begins the file of that name; what stands before the
+/* helper_template: a template set from one text. A line "@ name" begins the file of that name. The text before the
    first such line is attention_flash.cu. Other templates are absent. */
 #ifndef ATTILE_HELPER_TEMPLATE_H
 #define ATTILE_HELPER_TEMPLATE_H
@@ -15,7 +15,7 @@ template_loader template_text_load;
 
 struct template_set *template_text_open(struct template_text *text, struct diag *diag);
 
-/* Knobs of attention_forward by the flash algorithm, everything else at its default. */
+/* Returns knobs of attention_forward with the flash algorithm and defaults for everything else. */
 struct knobs template_text_knobs(void);
 
 #endif

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Does a test notice when the C code is wrong?
+"""Mutation test: does a test fail when the C code is wrong?
 
     tests/mutate.py                 every mutant of the table below
     tests/mutate.py --only cache    those with this word in their file or text
-    tests/mutate.py --list          the table, nothing run
+    tests/mutate.py --list          prints the table, runs nothing
 
-One change at a time is made in a copy of the tree; what it affects is built, and the named test programs run until one
-fails. A mutant that all of them pass has survived: a test is missing, or the line is needless. Takes about fifteen minutes
-of two cores, so it is no part of .ci/run. Exit status: 0 = all caught, 1 = some survived, 2 = the table is wrong (its
-text is not there exactly once, the change does not compile, or a test fails without any change).
+Makes one change at a time in a copy of the tree, builds what it affects, and runs the named test programs until one
+fails. A mutant survives if all of them pass: then a test is missing, or the line is unnecessary. Takes about fifteen
+minutes on two cores, so it is not part of .ci/run. Exit status: 0 = all caught, 1 = some survived, 2 = the table is
+wrong (a text does not occur exactly once, a change does not compile, or a test fails without any change).
 """
 import argparse
 import shutil
@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 300  # seconds that a test program may take; one that hangs has noticed
+LIMIT = 300  # seconds that a test program may take; one that hangs has caught the mutant
 
-# file, what stands there exactly once, what stands there instead, test programs that have to notice
+# file, text that occurs there exactly once, its replacement, test programs of which one has to fail
 MUTANTS = [
     # --- runtime: what is trusted -------------------------------------------------------------------------------------
     ("runtime/template_folder.c", """for (const char *part = name; part; part = strchr(part, '/')) {""",
@@ -312,7 +312,7 @@ def copy_tree(to):
 
 
 def build(folder, targets):
-    """The compiler's words when it fails, else an empty text."""
+    """Builds targets. Returns the end of the output if the build fails, else an empty text."""
     done = subprocess.run(["cmake", "--build", "build", "--target", *targets], cwd=folder, capture_output=True, text=True)
     return done.stdout[-3000:] if done.returncode else ""
 
@@ -327,7 +327,7 @@ def passes(folder, test):
 
 
 def catcher(folder, mutant):
-    """The first test program that notices the mutant, or None."""
+    """Returns the first test program that catches the mutant, or None."""
     path, tests = folder / mutant[0], mutant[3].split()
     intact = path.read_text()
     path.write_text(mutated(folder, mutant))
@@ -358,7 +358,7 @@ def main():
     survivors = []
     with tempfile.TemporaryDirectory(prefix="attile-mutate-", dir="/var/tmp") as folder:
         folder = Path(folder)
-        folder.chmod(0o755)  # tests become other users
+        folder.chmod(0o755)  # some tests switch to other users
         copy_tree(folder)
         subprocess.run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug"], cwd=folder,
                        check=True, stdout=subprocess.DEVNULL)

@@ -1,8 +1,8 @@
-/* plugin_probe: the library as a plugin has it: loaded with RTLD_LOCAL into a program that is linked with nothing.
+/* plugin_probe: loads the library as a plugin does: with RTLD_LOCAL, into a program that links nothing.
 
        plugin_probe CACHE_DIRECTORY LIBRARY...
 
-   In each library finds a kernel that needs the mathematical library, then runs all of them. 0 = right. */
+   Finds a kernel that needs the mathematical library in each library, then runs all of them. 0 = right. */
 #include "attile.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* race_probe SOURCE GRID BLOCK SEED CLUSTER: runs the kernel in that file twice in race mode and prints what the launches said;
-   0 = no race. Linked with ThreadSanitizer, which test_race, a Criterion program, cannot be. */
+/* race_probe SOURCE GRID BLOCK SEED CLUSTER: runs the kernel in that file twice in race mode and prints the messages of
+   the launches; 0 = no race. It is linked with ThreadSanitizer, which test_race, a Criterion program, cannot be. */
 #include "helper_kernel.h"
 
 #include <stdio.h>

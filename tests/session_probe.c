@@ -1,5 +1,5 @@
-/* session_probe: what the environment does to a session, for a test that runs it plainly and set-user-ID. Bits of the
-   exit status: 1 = no session, 2 = no kernel on the host device, 4 = no NVRTC, 8 = NVRTC found by the environment. */
+/* session_probe: shows how the environment affects a session. A test runs it normally and set-user-ID. Bits of the exit
+   status: 1 = no session, 2 = no kernel on the host device, 4 = no NVRTC, 8 = NVRTC found through the environment. */
 #include "attile.h"
 #include "nvrtc.h"
 

@@ -12,7 +12,7 @@ CUDA_OPTIONAL_FUNCTIONS(DECLARE)
 #undef DECLARE
 
 enum { DEVICE = 40, LOG = 1 << 16, NAMES = 64, NAME = 64, UNIT = 256 };
-static const size_t memory_size = (size_t)1 << 30; /* reserved; only what is touched is ever there */
+static const size_t memory_size = (size_t)1 << 30; /* reserved; only touched pages take memory */
 
 struct stand_in stand_in;
 static struct {
@@ -22,13 +22,13 @@ static struct {
     int error, nth, broken;
     char *memory;
     size_t used;
-    char functions[NAMES][NAME]; /* a function's handle is its place here */
+    char functions[NAMES][NAME]; /* a function's handle is its address here */
     int function_count, maps, event_count;
 } state;
 enum { EVENTS = 8 };
 static char context, module, events[EVENTS]; /* handles are their addresses */
 
-/* For programs that find it by LD_LIBRARY_PATH and know of no control. */
+/* For programs that find the library through LD_LIBRARY_PATH and do not know its controls. */
 __attribute__((constructor)) static void start(void) { stand_in_reset(); }
 
 /* --- control -------------------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static void write_down(const char *format, ...) {
         abort();
 }
 
-/* What this call has to return without doing anything; 0 = nothing in its way. */
+/* Returns the error of this call, which then does nothing; 0 = proceed. */
 static int obstacle(const char *symbol) {
     return strcmp(symbol, state.failing) == 0 && --state.nth <= 0 ? state.error : CUDA_OK;
 }
@@ -91,7 +91,7 @@ static int obstacle_on_device(const char *symbol) {
     return error == CUDA_OK && stand_in.pushed == 0 ? STAND_IN_INVALID_CONTEXT : error;
 }
 
-/* Write the call down, and return what stands in its way. */
+/* Logs the call, and returns its error if it has one. */
 #define BEGIN(check, ...)                                                                                              \
     do {                                                                                                               \
         write_down("%s", __func__);                                                                                    \
@@ -171,7 +171,7 @@ int cuDeviceGetCount(int *count) {
 
 int cuDeviceGet(int *device, int ordinal) {
     BEGIN(obstacle, " ordinal=%d", ordinal);
-    *device = DEVICE + ordinal; /* no ordinal, as its users must not think */
+    *device = DEVICE + ordinal; /* a handle, not the ordinal: callers must not confuse them */
     return CUDA_OK;
 }
 
@@ -336,7 +336,7 @@ int cuMemFree_v2(uint64_t device) {
 
 int cuMemsetD8Async(uint64_t device, unsigned char byte, size_t bytes, void *stream) {
     BEGIN(obstacle_on_device, " @%lld byte=%d bytes=%zu stream=%p", offset(device), byte, bytes, stream);
-    return is_memory(device, bytes) ? CUDA_OK : STAND_IN_INVALID_VALUE; /* nobody reads what was written */
+    return is_memory(device, bytes) ? CUDA_OK : STAND_IN_INVALID_VALUE; /* nobody reads the written data */
 }
 
 int cuMemcpyHtoD_v2(uint64_t device, const void *host, size_t bytes) {
@@ -355,7 +355,7 @@ int cuMemcpyDtoH_v2(void *host, uint64_t device, size_t bytes) {
     return CUDA_OK;
 }
 
-/* The map that it makes holds its own number: 1 in every byte for the first. */
+/* The map contains its own number: 1 in every byte for the first. */
 int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const uint64_t *dims,
                            const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,
                            int swizzle, int l2_promotion, int fill) {
@@ -373,7 +373,7 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, co
 
 /* --- events --------------------------------------------------------------------------------------------------- */
 
-/* Its number, from 0; -1 = no event. */
+/* Returns the event's number, from 0; -1 = not an event. */
 static int event_number(const void *event) {
     for (int i = 0; i < state.event_count; i++)
         if (event == &events[i])

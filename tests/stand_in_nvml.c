@@ -1,5 +1,5 @@
-/* A libnvidia-ml.so.1 with one device, the stand-in driver's: its multiprocessors run at 1980 MHz, its memory's clock is
-   not known. Used as stand_in_cuda is. */
+/* A libnvidia-ml.so.1 with one device, that of the stand-in driver. Its multiprocessors run at 1980 MHz, and its memory
+   clock is unknown. Used like stand_in_cuda. */
 #include <string.h>
 
 int nvmlInit_v2(void);

@@ -1,4 +1,5 @@
-/* How well the performance model knows what the tuned table of the H200 was made of: what docs/model.md says of it. */
+/* How well the performance model predicts the measurements behind the tuned table of the H200, as docs/model.md
+   states. */
 #include "agreement.h"
 #include "model.h"
 #include "tuner.h"
@@ -25,7 +26,7 @@ static struct results read_results(void) {
     return results;
 }
 
-/* Everything of one problem and shape that was measured. */
+/* Adds everything that was measured of one problem and shape. Returns the number of points. */
 static int add_cell(const struct template_set *set, const struct model_gpu *gpu, const struct results *results,
                     int number, struct agreement_point *point) {
     const struct result_cell *cell = &results->cell[number];

@@ -1,4 +1,4 @@
-/* What sm_80 adds on the host device: groups of asynchronous copies, ldmatrix, mma. */
+/* What sm_80 adds to the host device: groups of asynchronous copies, ldmatrix, mma. */
 #include "helper_kernel.h"
 
 #include <criterion/criterion.h>
@@ -39,7 +39,7 @@ Test(warp_unit, movmatrix_transposes) {
 
 /* --- copies --------------------------------------------------------------------------------------------------------- */
 
-/* Three groups, of which one is waited for. What has landed then: the seed's business, but for the first. */
+/* Issues three groups and waits for one. The seed decides which of the later groups have landed by then. */
 Test(ampere, groups_of_copies_land_by_their_wait) {
     static const char source[] = KERNEL "    float *tile = dynamic_shared<float>();\n"
                                         "    copy_async<16>(tile, p.x, 6);\n" /* one element and a half */
@@ -56,7 +56,7 @@ Test(ampere, groups_of_copies_land_by_their_wait) {
                                         "        p.y[7 + i] = tile[i];\n"
                                         "}\n";
     const float x[8] = {1, 1.5f, 3, 4, 5, 6, 7, 8};
-    int landed[3] = {0}; /* of the later groups, by seed % 3 */
+    int landed[3] = {0}; /* elements of the later groups, by seed % 3 */
     for (uint64_t seed = 0; seed < 60; seed++) {
         struct device device = device_open(ATT_HOST_CHECK, seed);
         struct params p = {device_buffer(&device, sizeof x, x), device_buffer(&device, 14 * 4, NULL), 0};
@@ -80,7 +80,7 @@ Test(ampere, groups_of_copies_land_by_their_wait) {
 
 /* --- matrices ------------------------------------------------------------------------------------------------------- */
 
-/* Element (row, column) of matrix j is 100 j + 10 row + column; rows are `pitch` elements apart. */
+/* Element (row, column) of matrix j is 100 j + 10 row + column. Rows are `pitch` elements apart. */
 #define LOAD(function, at, pitch)                                                                                      \
     KERNEL "    unsigned short *tile = dynamic_shared<unsigned short>();\n"                                            \
            "    for (int i = threadIdx.x; i < 256; i += 32)\n"                                                         \
@@ -144,7 +144,7 @@ Test(ampere, what_ldmatrix_cannot_read_is_refused) {
 
 /* --- products ------------------------------------------------------------------------------------------------------- */
 
-/* a (16, 16) and b (16, 8) of small integers, so that sums are exact; y (16, 8) begins as 1000. */
+/* a (16, 16) and b (16, 8) hold small integers, so that sums are exact. y (16, 8) starts at 1000. */
 #define MULTIPLY(bfloat16)                                                                                             \
     KERNEL "    const int g = threadIdx.x / 4, t = threadIdx.x % 4 * 2;\n"                                             \
            "    const float *b = p.x + 256;\n"                                                                         \
@@ -178,7 +178,8 @@ static void check_product(const char *source, enum att_host_mode mode) {
     device_close(&device);
 }
 
-/* The same of a (16, 8) and b (8, 8) in TF32, where x has twice the columns; to_tf32 rounds 11 to 12 bits, and lower ones are cut. */
+/* The same for a (16, 8) and b (8, 8) in TF32, where x has twice the columns. to_tf32 rounds 11 to 12 bits, and lower
+   ones are cut. */
 #define MULTIPLY_TF32                                                                                                  \
     KERNEL "    const int g = threadIdx.x / 4, t = threadIdx.x % 4;\n"                                                 \
            "    const float *b = p.x + 256;\n"                                                                         \
@@ -195,12 +196,12 @@ static void check_product(const char *source, enum att_host_mode mode) {
            "        p.y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = s[0][i];\n"                                             \
            "}\n"
 
-/* Halves go away from 0; what is not finite stays so, whatever its lower bits. */
+/* Ties round away from 0. Infinities and NaN stay as they are, whatever their lower bits. */
 Test(ampere, floats_are_rounded_to_tf32) {
     static const char source[] = KERNEL "    p.y[threadIdx.x] = __int_as_float((int)to_tf32(p.x[threadIdx.x])); }\n";
     float x[8] = {1 + 0x1p-11f, -1 - 0x1p-11f, 1 + 0x1.ffep-12f, 3, INFINITY, -INFINITY, NAN, 0x1.fffffep127f};
     const float expected[8] = {1 + 0x1p-10f, -1 - 0x1p-10f, 1, 3, INFINITY, -INFINITY, NAN, INFINITY};
-    const uint32_t nan = 0x7fffffff; /* as the GPU has it */
+    const uint32_t nan = 0x7fffffff; /* the GPU's NaN */
     memcpy(&x[6], &nan, sizeof nan);
     struct device device = device_open(ATT_HOST_CHECK, 0);
     struct params p = {device_buffer(&device, sizeof x, x), device_buffer(&device, sizeof x, NULL), 0};

@@ -1,5 +1,5 @@
-/* Family append_kv: what the sweep (specs/append_kv*.yaml) does not show: tensors that interleave, RoPE in place, large positions,
-   and every mistake in the arguments. */
+/* Family append_kv, beyond what the sweep (specs/append_kv*.yaml) covers: interleaved tensors, RoPE in place, large
+   positions, and every mistake in the arguments. */
 #include "append.h"
 #include "rope.h"
 #include "helper_run.h"
@@ -33,7 +33,7 @@ static struct knobs knobs_of(const char *problem) {
     return knobs;
 }
 
-/* Packed tokens into pages; K and V of a page lie beside each other. */
+/* Appends packed tokens to pages. K and V of a page are adjacent. */
 static struct att_args ragged(void) {
     enum { ROW = D, HEAD = PAGE * D, BOTH = 2 * KV * PAGE * D };
     return (struct att_args){.size = sizeof(struct att_args),
@@ -98,8 +98,8 @@ static void expect_bad(const char *problem, struct att_args args, const char *wo
 Test(append, what_serving_engines_have_is_accepted) {
     GOOD(RAGGED, (void)0);
     GOOD(RAGGED, a->q_out = a->q);
-    GOOD(RAGGED, (a->q.data = NULL, a->q_out.data = NULL)); /* K and V alone */
-    /* Q, K and V of a token beside each other, Q rotated in place */
+    GOOD(RAGGED, (a->q.data = NULL, a->q_out.data = NULL)); /* K and V only */
+    /* Q, K and V of a token are adjacent, Q is rotated in place */
     enum { TOKEN = (H + 2 * KV) * D };
     static float qkv[B * NEW * TOKEN];
     GOOD(RAGGED,
@@ -190,7 +190,7 @@ Test(append, lengths_are_checked_where_they_can_be_read) {
         int32_t cu_seqlens[B + 1], lengths[B];
         const char *words;
     } cases[] = {{{0, 3, 6}, {3, CAPACITY}, NULL},
-                 {{0, 0, 0}, {0, 1}, NULL}, /* fewer than total_q, and a length below its new tokens */
+                 {{0, 0, 0}, {0, 1}, NULL}, /* fewer tokens than total_q */
                  {{1, 3, 6}, {3, 3}, "cu_seqlens_q[0] is 1, expected 0 to 0"},
                  {{0, 3, 2}, {3, 3}, "cu_seqlens_q[2] is 2, expected 3 to 6"},
                  {{0, 4, 6}, {3, 3}, "cu_seqlens_q[1] is 4, expected 0 to 3"},
@@ -220,7 +220,7 @@ Test(append, frequencies_are_exact_to_the_last_bits) {
     }
 }
 
-/* Rows of one token that alternate with its K, in place, at a position where angles in fp32 would be off by 0.06. */
+/* Q rows of a token alternate with its K, in place, at a position where fp32 angles would be off by 0.06. */
 Test(append, rope_in_place_beside_keys_at_a_large_position) {
     enum { DIM = 16, TOKEN = 3 * DIM, FIRST = 1000000, TOKENS = 2, KEYS = FIRST + TOKENS };
     float qkv[TOKENS * TOKEN], before[TOKENS * TOKEN], keys[TOKENS * DIM];
@@ -280,7 +280,8 @@ Test(append, rope_in_place_beside_keys_at_a_large_position) {
     att_close(session);
 }
 
-/* A token's row of int8 and its scale give back what was appended, to half a step; NaN is seen when it is read back. */
+/* A token's int8 row and its scale reproduce the appended values to within half a step. NaN shows when the row
+   is read back. */
 Test(append, what_was_quantised_reads_back) {
     enum { TOKENS = 5, DIM = 24 };
     float x[2 * TOKENS * DIM], scale[2 * TOKENS];

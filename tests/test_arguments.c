@@ -15,7 +15,7 @@ enum {
     P = 3,
     ROWS = 4,
     COLS = 9,
-    ROOM = 512 /* so that a test may shift one array a little without reaching the next */
+    ROOM = 512 /* lets a test shift one array a little without reaching the next */
 };
 
 static float q[B * H * LQ * D + ROOM], k[B * KV * LK * D + ROOM], v[B * KV * LK * DV + ROOM], o[B * H * LQ * DV + ROOM],
@@ -78,7 +78,7 @@ static void expect_good(int family, struct att_args args, const char *what) {
     failure_clear(&failure);
 }
 
-/* The message must hold all the words: name, found, expected. */
+/* The message must contain `words`: name, found, expected. */
 static void expect_bad(int family, struct att_args args, const char *words) {
     struct knobs knobs = knobs_of(family);
     struct arguments arguments;
@@ -180,7 +180,7 @@ Test(arguments, odd_but_possible_tensors_are_accepted) {
     GOOD(merge, args.merge.lse = NULL);
 }
 
-/* The members of a union lie upon each other: they must not be read as those of another family. */
+/* The members of the union share memory, so args must not be read as those of another family. */
 Test(arguments, those_of_another_family_are_refused) {
     BAD(attention, args.family = ATT_SOFTMAX, "args.family is 1, expected 2 (attention_forward)");
     BAD(softmax, args.family = ATT_MERGE, "args.family is 3, expected 1 (softmax)");
@@ -264,7 +264,7 @@ Test(arguments, outputs_need_memory_of_their_own) {
     BAD(merge, args.merge.lse = lse_parts, "lse overlaps lse_parts");
 }
 
-/* To the element: the first one behind is free, the last one is taken. */
+/* Exact to the element: an output may begin right behind another tensor, but not at its last element. */
 Test(arguments, outputs_may_begin_where_another_tensor_ends) {
     enum { SIZE = B * H * LQ * D, OUT = B * H * LQ * DV, LSE = B * H * LQ };
     static float both[SIZE + OUT + LSE];
@@ -276,13 +276,13 @@ Test(arguments, outputs_may_begin_where_another_tensor_ends) {
     BAD(attention, (args.attention.o.data = both, args.attention.lse = both + OUT - 1), "lse overlaps o");
 }
 
-/* Other blocks still read Q while one writes O. */
+/* One block writes O while others still read Q. */
 Test(arguments, attention_is_not_done_in_place) {
     struct knobs knobs = knobs_of(family_attention_forward);
     struct att_args args = attention();
     struct arguments arguments;
     struct failure failure = {0};
-    knobs.head_dim = DV; /* then Q, of which some columns are left out, and O can be the very same tensor */
+    knobs.head_dim = DV; /* then Q, with some columns left out, and O can be the same tensor */
     args.attention.o = args.attention.q;
     cr_expect_eq(arguments_read(&knobs, &args, &arguments, &failure), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(text_string(&failure.text), "o overlaps q"), "%s", text_string(&failure.text));

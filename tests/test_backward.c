@@ -1,5 +1,5 @@
-/* The backward pass through the public interface: what its arguments may be, and what must hold whatever the numbers are. That the
-   numbers are right is for the sweep (specs/attention_backward.yaml). */
+/* The backward pass through the public interface: which arguments it accepts, and what must hold for any numbers. The
+   sweep (specs/attention_backward.yaml) checks that the numbers are right. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,8 @@ enum { HEADS = 4, KV_HEADS = 2, LQ = 6, LK = 9, D = 8, Q = HEADS * LQ * D, K = K
 static const char *const schedules[] = {"algorithm=materialized", "algorithm=flash_tiled"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
-/* A problem in fp32 with O and LSE from the oracle. It lies in memory of the device, which on the host is this process's. */
+/* A problem in fp32 with O and LSE from the oracle. It is in device memory, which on the host device is this
+   process's. */
 struct problem {
     float q[Q], k[K], v[K], o[Q], lse[ROWS], d_o[Q], d_lse[ROWS], dq[Q], dk[K], dv[K], d_sinks[HEADS], sinks[HEADS];
     _Alignas(256) char workspace[1 << 16];
@@ -164,7 +165,7 @@ Test(backward, gradients_of_one_row_and_of_nothing) {
     }
 }
 
-/* Weights that are equal for all keys: dV is the mean of dO over the keys. */
+/* With equal weights for all keys, dV is the mean of dO over the keys. */
 Test(backward, uniform_weights_have_a_closed_form) {
     for (int i = 0; i < SCHEDULES; i++) {
         att_session *session = run_open();
@@ -241,7 +242,7 @@ struct biased {
 
 static void fill_biased(struct biased *b) {
     struct att_attention_backward_args *args = &b->problem.args.attention_backward;
-    fill_problem(&b->problem, false); /* a bias of 0 and a slope of 1 change nothing of the forward pass */
+    fill_problem(&b->problem, false); /* a bias of 0 and a slope of 1 leave the forward pass unchanged */
     memset(b->bias, 0, sizeof b->bias);
     memset(b->d_bias, 0, sizeof b->d_bias);
     b->params[0] = (struct att_param){.name = "bias", .type = ATT_PARAM_FP32, .data = b->bias, .size = {HEADS, LQ, LK}};
@@ -252,7 +253,7 @@ static void fill_biased(struct biased *b) {
     args->forward.param_count = 2;
     args->param_gradients = b->gradients;
     args->param_gradient_count = 2;
-    args->dk.data = args->dv.data = NULL; /* not wanted */
+    args->dk.data = args->dv.data = NULL; /* not requested */
 }
 
 static struct biased *new_biased(att_session *session) {
@@ -313,7 +314,7 @@ Test(backward, a_gradient_is_summed_over_dimensions_of_stride_0) {
         att_kernel *kernel = run_find(session, BIASED, schedules[i]);
         struct biased *whole = new_biased(session), *summed = new_biased(session);
         int64_t *stride = summed->gradients[0].stride;
-        stride[0] = ATT_REPEAT, stride[1] = LK, stride[2] = 1; /* all heads add to one */
+        stride[0] = ATT_REPEAT, stride[1] = LK, stride[2] = 1; /* all heads add to one gradient */
         run_problem(session, kernel, &whole->problem);
         run_problem(session, kernel, &summed->problem);
         for (int j = 0; j < LQ * LK; j++) {
@@ -326,14 +327,14 @@ Test(backward, a_gradient_is_summed_over_dimensions_of_stride_0) {
         }
         for (int j = LQ * LK; j < HEADS * LQ * LK; j++)
             cr_expect_eq(summed->d_bias[j], 0);
-        cr_expect_eq(whole->d_slope, summed->d_slope); /* summed in one order */
+        cr_expect_eq(whole->d_slope, summed->d_slope); /* summed in the same order */
         att_free(session, whole);
         att_free(session, summed);
         att_close(session);
     }
 }
 
-/* With a bias as dS itself, dQ = scale dbias K. */
+/* The gradient of a bias is dS itself, so dQ = scale dbias K. */
 Test(backward, the_gradient_of_a_bias_is_that_of_the_scores) {
     for (int i = 0; i < SCHEDULES; i++) {
         att_session *session = run_open();
@@ -349,7 +350,7 @@ Test(backward, the_gradient_of_a_bias_is_that_of_the_scores) {
                 cr_expect_float_eq((double)b->problem.dq[row * D + d], sum, 1e-5, "%s", schedules[i]);
             }
         for (int j = 0; j < K; j++)
-            cr_expect(b->problem.dk[j] == 0 && b->problem.dv[j] == 0); /* not wanted: not written */
+            cr_expect(b->problem.dk[j] == 0 && b->problem.dv[j] == 0); /* not requested, so not written */
         att_free(session, b);
         att_close(session);
     }

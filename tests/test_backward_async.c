@@ -1,5 +1,6 @@
-/* attention_backward_async.cu: bits that do not vary where the problem says so, tensors that TMA cannot take, and what it refuses.
-   That the numbers are right is for the sweep (specs/attention_backward_async.yaml), but for that of many tiles. */
+/* attention_backward_async.cu: bits that do not vary where the problem asks for that, tensors that TMA cannot take, and
+   what it refuses. The sweep (specs/attention_backward_async.yaml) checks that the numbers are right, except for the
+   test of many tiles. */
 #include "attile.h"
 #include "check.h"
 #include "session.h"
@@ -30,7 +31,7 @@ static att_kernel *find(att_session *session, const char *problem) {
     return kernel;
 }
 
-/* Everything in memory of the session; clear() frees it. */
+/* All memory belongs to the session; clear() frees it. */
 struct problem {
     uint16_t *data[TENSORS];
     struct att_args args;
@@ -63,7 +64,7 @@ static void make(att_session *session, struct problem *p) {
     }
     for (int i = 0; i < H * LQ; i++)
         lse[i] = 5;
-    memset(workspace, 0xff, sizeof workspace); /* NaN: what must be zero is made so */
+    memset(workspace, 0xff, sizeof workspace); /* NaN: the kernel must clear what has to be zero */
     p->args = (struct att_args){.size = sizeof p->args,
                                 .family = ATT_ATTENTION_BACKWARD,
                                 .workspace = device(session, workspace, sizeof workspace),
@@ -91,7 +92,7 @@ static void clear(att_session *session, const struct problem *p) {
     att_free(session, p->args.attention_backward.forward.lse);
 }
 
-/* dQ, dK and dV with the threads of the host device in an order that the seed decides. */
+/* Computes dQ, dK and dV; the seed decides the order of the host device's threads. */
 static void run(const char *problem, uint64_t seed, uint16_t out[3][ROWS * D]) {
     att_session *session = open_host(seed);
     struct problem p;
@@ -112,7 +113,7 @@ Test(backward_async, gives_the_same_bits_in_any_order_where_the_problem_says_so)
     }
 }
 
-/* dK and dV are summed by their block alone. */
+/* One block alone sums its dK and dV. */
 Test(backward_async, adds_dq_alone_in_an_order_that_varies) {
     static uint16_t first[3][ROWS * D], out[3][ROWS * D];
     run(PROBLEM, 0, first);
@@ -167,7 +168,7 @@ Test(backward_async, says_what_it_cannot_do) {
     att_close(session);
 }
 
-/* More tiles than those that come in order of their length, whatever their head (templates/backward/order_of_tiles.cuh). */
+/* More tiles than are ordered by length across heads (templates/backward/order_of_tiles.cuh). */
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
     static const char *const schedules[][2] = {
         {"target=sm_90a", "algorithm=flash_async"},

@@ -1,5 +1,5 @@
-/* attention_backward_mma.cu, one kernel for dQ, dK and dV: shares of columns, tensors that begin anywhere, bits that do not vary.
-   specs/attention_backward_mma.yaml has more problems, and kernels apart. */
+/* attention_backward_mma.cu, one kernel for dQ, dK and dV: shares of columns, tensors at any address, bits that do not
+   vary. specs/attention_backward_mma.yaml has more problems, and separate kernels. */
 #include "attile.h"
 #include "check.h"
 #include "session.h"
@@ -60,7 +60,7 @@ Test(backward_mma, shares_of_columns_make_the_gradients) {
 enum { H = 2, LQ = 150, LK = 200, D = 64, ROWS = H * LK, WIDEST = D + 3, ELEMENTS = ROWS * WIDEST + 8 };
 enum { Q, K, V, O, D_O, DQ, DK, DV, TENSORS };
 
-/* Where the rows of every tensor begin: `first`, in elements, and `stride` apart. */
+/* Rows of every tensor begin at element `first` and are `stride` elements apart. */
 struct rows {
     int first, stride;
 };
@@ -78,7 +78,7 @@ static struct att_tensor tensor(uint16_t *data, struct rows rows, int count) {
     return (struct att_tensor){data + rows.first, H * count * rows.stride, count * rows.stride, rows.stride};
 }
 
-/* dQ, dK and dV, of one value of Q that is NaN if `strange`. */
+/* Computes dQ, dK and dV. One value of Q is NaN if `strange`. */
 static void run(att_session *session, const char *problem, struct rows rows, bool strange, uint16_t out[3][ROWS * D]) {
     static uint16_t values[ELEMENTS];
     static float lse[H * LQ];
@@ -100,7 +100,7 @@ static void run(att_session *session, const char *problem, struct rows rows, boo
     }
     for (int i = 0; i < H * LQ; i++)
         lse[i] = 5;
-    memset(workspace, 0xff, sizeof workspace); /* NaN: what must be zero is made so */
+    memset(workspace, 0xff, sizeof workspace); /* NaN: the kernel must clear what has to be zero */
     struct att_args args = {.size = sizeof args,
                             .family = ATT_ATTENTION_BACKWARD,
                             .workspace = device(session, workspace, sizeof workspace),
@@ -131,14 +131,14 @@ static void run(att_session *session, const char *problem, struct rows rows, boo
     att_free(session, args.attention_backward.forward.lse);
 }
 
-/* The same with the threads of the host device in an order that the seed decides. */
+/* The same; the seed decides the order of the host device's threads. */
 static void run_in_order(const char *problem, uint64_t seed, uint16_t out[3][ROWS * D]) {
     att_session *session = open_host(seed);
     run(session, problem, together, false, out);
     att_close(session);
 }
 
-/* Rows of H * LQ queries, and H * LK keys; the host device adds dQ in one order. */
+/* Compares H * LQ rows of queries and H * LK rows of keys. The host device adds dQ in a fixed order. */
 static void expect_same(uint16_t found[3][ROWS * D], uint16_t right[3][ROWS * D], const char *what) {
     static const char *const names[3] = {"dQ", "dK", "dV"};
     for (int i = 0; i < 3; i++)

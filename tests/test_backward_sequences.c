@@ -1,5 +1,6 @@
-/* Gradients of sequences with lengths of their own: what a launch refuses, that lengths are read when the kernel runs, and that
-   nothing else is written or read. That the numbers are right is for the sweep (specs/attention_backward_sequences*.yaml). */
+/* Gradients of sequences with their own lengths: what a launch refuses, that lengths are read when the kernel runs,
+   and that nothing else is written or read. The sweep (specs/attention_backward_sequences*.yaml) checks that the
+   numbers are right. */
 #include "helper_device.h"
 #include "helper_sequences.h"
 
@@ -10,14 +11,14 @@
 
 enum { B = 3, H = 2, LQ = 4, LK = 10, D = 8, TOTAL_Q = 9, TOTAL_KV = 24, ROW = H * D };
 
-/* On the host device arrays are host memory. */
+/* On the host device, device arrays are host memory. */
 static float q[TOTAL_Q * ROW], k[TOTAL_KV * ROW], v[TOTAL_KV * ROW], o[TOTAL_Q * ROW], lse[H * TOTAL_Q],
     d_o[TOTAL_Q * ROW];
 static float dq[TOTAL_Q * ROW], dk[TOTAL_KV * ROW], dv[TOTAL_KV * ROW];
 static int32_t cu_q[B + 1], cu_kv[B + 1], lengths[B];
 static _Alignas(256) char workspace[1 << 14];
 
-/* The second sequence has no queries, and the third has all keys but the last tokens, which no sequence has. */
+/* The second sequence has no queries. The third ends before the last tokens, which belong to no sequence. */
 static struct att_args ragged(void) {
     memcpy(cu_q, (int32_t[]){0, 4, 4, 7}, sizeof cu_q);
     memcpy(cu_kv, (int32_t[]){0, 10, 13, 20}, sizeof cu_kv);
@@ -94,7 +95,7 @@ Test(backward_sequences, bad_arguments_are_refused_and_nothing_runs) {
         {past_total, "cu_seqlens_kv[3] is 20, expected 13 to 19"},
         {on_output, "dk overlaps cu_seqlens_kv"},
     };
-    att_session *session = open_test_device(ATT_HOST_FAST); /* what is no att_alloc is no buffer in the others */
+    att_session *session = open_test_device(ATT_HOST_FAST); /* other modes only know buffers from att_alloc */
     if (test_device_is_gpu())
         cr_skip_test("numbers are checked on the host device");
     att_kernel *kernel = find(session, "layout=ragged");
@@ -135,7 +136,7 @@ static void expect_written(void) {
             cr_expect(dk[i] == 0 && dv[i] == 0, "a sequence without queries has gradients of 0");
 }
 
-/* What a captured graph does: the same launch, and other numbers in the same arrays. */
+/* Works like a captured graph: the same launch, with other numbers in the same arrays. */
 Test(backward_sequences, tokens_of_no_sequence_stay_as_they_are_while_lengths_change) {
     static const int32_t queries[][B + 1] = {{0, 4, 4, 7}, {0, 0, 1, 5}, {0, 0, 0, 0}};
     static const int32_t keys[][B + 1] = {{0, 10, 13, 20}, {0, 7, 7, 9}, {0, 1, 2, 3}};
@@ -156,7 +157,7 @@ Test(backward_sequences, tokens_of_no_sequence_stay_as_they_are_while_lengths_ch
 
 /* --- what others hold ---------------------------------------------------------------------------------------------- */
 
-/* A tile reaches into the next sequence of a packed tensor. What that one holds must not matter. */
+/* A tile reaches into the next sequence of a packed tensor. The contents of that sequence must not matter. */
 Test(backward_sequences, nan_in_a_sequence_stays_there) {
     static const struct {
         const char *problem, *schedule;

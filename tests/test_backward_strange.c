@@ -1,6 +1,6 @@
-/* NaN and infinity in one row of an input of the backward pass: they come out where the definition has them, and nowhere else. The
-   oracle goes over pairs, and a pair that is not seen adds nothing to it. An infinity in Q or K under a cap comes out nowhere, in the
-   forward pass neither. */
+/* NaN and infinity in one row of an input of the backward pass appear in the outputs where the definition has them, and
+   nowhere else. The oracle goes over pairs, and an unseen pair adds nothing to it. An infinity in Q or K under a cap
+   appears in no output, not even in the forward pass. */
 #include "check.h"
 #include "helper_run.h"
 #include "session.h"
@@ -15,7 +15,7 @@ enum { INPUTS = 4, HEADS = 2, LEN_Q = 70, LEN_KV = 100 };
 
 static const char *const names[INPUTS] = {"q", "k", "v", "d_o"};
 
-/* Random tensors, with `value` in one place of a row in the middle of input `which`. */
+/* Makes random tensors, with `value` at one place of a middle row of input `which`. */
 static void make_files(struct workload_files *files, int inputs, int which, float value, int dim) {
     for (int i = 0; i < inputs; i++) {
         bool of_keys = i == 1 || i == 2;
@@ -97,7 +97,7 @@ Test(backward_strange, reach_no_other_rows_without_tensor_cores) {
     check_inputs("family=attention_backward head_dim=8 mask=causal", "algorithm=materialized");
 }
 
-/* Scores at the cap, with a derivative of 0. */
+/* Scores are at the cap, where their derivative is 0. */
 static void check_caps(const char *problem, const char *schedule) {
     att_session *session = run_open();
     att_kernel *kernel = run_find(session, problem, schedule);

@@ -1,4 +1,4 @@
-/* Which kernels fit into a budget, and the sizes that the option takes. */
+/* Which kernels fit into a budget, and the sizes that the option accepts. */
 #include "build_budget.h"
 #include "byte_size.h"
 

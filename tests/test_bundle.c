@@ -59,17 +59,17 @@ Test(plan_text, anything_else_is_refused) {
         "launch k 32 -1 1\nworkspace 0\n",                   /* negative shared memory */
         "launch k 32 0\nworkspace 0\n",                      /* no grid */
         "launch k 32 0 +\nworkspace 0\n",                    /* operator without operands */
-        "launch k 32 0 1 + 2\nworkspace 0\n",                /* nor with one */
+        "launch k 32 0 1 + 2\nworkspace 0\n",                /* operator with one operand */
         "launch k 32 0 1 2\nworkspace 0\n",                  /* two values left */
         "launch k 32 0 1 len_x +\nworkspace 0\n",            /* unknown size */
         "launch k 32 0 99999999999999999999\nworkspace 0\n", /* overflow */
-        "launch k-1 32 0 1\nworkspace 0\n",                  /* no identifier */
+        "launch k-1 32 0 1\nworkspace 0\n",                  /* not an identifier */
         "launch 1k 32 0 1\nworkspace 0\n",
 
         "launch k 32 0 1 1+1\nworkspace 0\n",
         "workspace 0\nlaunch k 32 0 1\n",
         "launch k 32 0 1\nmap q 64 64\nworkspace 0\n",    /* a name alone */
-        "launch k 32 0 1\nmap 1q q 64 64\nworkspace 0\n", /* which is no identifier */
+        "launch k 32 0 1\nmap 1q q 64 64\nworkspace 0\n", /* not an identifier */
         "launch k 32 0 1\nparams nothing\nworkspace 0\n", /* no such struct */
         "launch k 32 0 1\nparams attention_params x\nworkspace 0\n",
         "launch k 32 0 1\nfills\nworkspace 0\n",
@@ -189,7 +189,7 @@ Test(bundle, finds_equal_knobs_first_and_equal_problems_when_the_schedule_is_ope
     cr_expect_null(bundle_find(NULL, &m16, "sm_90a", true));
 }
 
-/* A kernel with a knob more is another kernel, though all others are equal. */
+/* A kernel with one more knob is a different kernel, even if all other knobs are equal. */
 Test(bundle, a_knob_that_the_variant_does_not_use_must_not_be_there) {
     const struct att_bundle_kernel kernels[] = {
         kernel_for("schedule", PROBLEM ", algorithm: flash, block_m: 16, block_n: 32", "sm_90a"),
@@ -255,7 +255,7 @@ Test(bundle, incomplete_tables_are_refused) {
     failure_clear(&failure);
 }
 
-/* A kernel that reads its parameters where this library does not put them must not be started. */
+/* A kernel that reads its parameters elsewhere than this library puts them must not be started. */
 Test(bundle, tables_for_other_parameter_structs_are_refused) {
     struct failure failure = {0};
     struct att_bundle_kernel kernel = kernel_for("k", PROBLEM, "sm_80");
@@ -296,7 +296,7 @@ Test(bundle, the_layout_is_what_the_compiler_sees_of_the_structs) {
     cr_expect_geq(structs, 4, "the structs are among the files that the library carries");
 }
 
-/* The proof of a C file is a C compiler: build a program around it and compare what it sees. */
+/* Only a C compiler can prove a C file: builds a program around it and compares what the program sees. */
 Test(bundle, written_file_compiles_and_carries_every_byte) {
     const struct att_bundle_kernel kernels[] = {kernel_for("one", PROBLEM, "sm_80"),
                                                 kernel_for("two", PROBLEM, "sm_90a")};

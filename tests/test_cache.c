@@ -169,10 +169,10 @@ enum { THREADS = 16 };
 
 struct crowd {
     struct cache *cache;
-    pthread_barrier_t start; /* and a build slow enough that all come while it lasts */
+    pthread_barrier_t start; /* starts all at once; the build is slow enough that all arrive while it runs */
     struct sample_build build;
     atomic_int results[4];
-    atomic_int own_text; /* failures that carried the build's text */
+    atomic_int own_text; /* failures that carried the build's message */
 };
 
 static void *ask(void *context) {
@@ -228,7 +228,7 @@ Test(cache, threads_that_waited_get_the_failure_too) {
     cache_close(cache);
 }
 
-/* Start a process that holds the lock of key 1 for `seconds`, inside a build. */
+/* Starts a process that holds the lock of key 1 for `seconds`, inside a build. */
 static pid_t hold_lock(int seconds) {
     int ready[2];
     cr_assert_eq(pipe(ready), 0);
@@ -280,7 +280,7 @@ static void *build_slowly(void *context) {
 Test(cache, a_forked_child_can_close_and_is_told_to_open_its_own) {
     struct cache *cache = open_at(directory, 0);
     pthread_t threads[2];
-    for (int i = 0; i < 2; i++) /* one builds and one waits for it while we fork */
+    for (int i = 0; i < 2; i++) /* one builds, and one waits for it while we fork */
         cr_assert_eq(pthread_create(&threads[i], NULL, build_slowly, cache), 0);
     usleep(100000);
     pid_t child = fork();

@@ -62,7 +62,7 @@ Test(cache_admin, evicts_what_was_least_recently_used) {
     struct cache *cache = open_at(directory, 0);
     uint64_t each = stat_of(cache).bytes / 10;
     cache_close(cache);
-    cache = open_at(directory, each * 10 + each / 2); /* 11 entries are too many; 9 are seven eighths */
+    cache = open_at(directory, each * 10 + each / 2); /* 11 entries exceed the limit; 9 are seven eighths */
     cr_assert_eq(get(cache, 10), SAMPLE_BUILT);
     cache_close(cache);
     for (int number = 0; number <= 10; number++)
@@ -99,7 +99,7 @@ Test(cache_admin, removes_what_crashes_left_behind_on_open) {
     cache_close(cache);
 }
 
-/* A clock that is set back leaves files that would never grow old. */
+/* Setting a clock back leaves files that would never grow old. */
 Test(cache_admin, files_dated_in_the_future_go_and_clocks_may_differ_a_little) {
     static const struct {
         const char *part;
@@ -119,8 +119,8 @@ Test(cache_admin, files_dated_in_the_future_go_and_clocks_may_differ_a_little) {
 
 /* --- what happens between listing and removing --- */
 
-static const char *disturbed; /* the path of the entry that another process uses meanwhile; null = none */
-static int looks;             /* at that entry; the first is the listing's */
+static const char *disturbed; /* path of an entry that another process uses meanwhile; null = none */
+static int looks;             /* at that entry; the first look is the listing */
 static void (*disturb)(const char *path);
 
 int __real_fstatat(int directory, const char *path, struct stat *status, int flags);

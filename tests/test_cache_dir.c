@@ -1,4 +1,5 @@
-/* Where the cache directory is, when it is refused, and what is left without one, or with one that is full or read-only. */
+/* Where the cache directory is, when it is refused, and what still works without one, or with a full or read-only
+   one. */
 #include "fixture_cache.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@ Test(cache_dir, finds_its_directory) {
     cr_assert_eq(close(open(file, O_CREAT | O_WRONLY, 0600)), 0);
     const struct {
         const char *attile, *xdg, *home;
-        const char *base, *below; /* the directory expected; null = memory only */
+        const char *base, *below; /* expected directory; null = memory only */
         const char *message;
     } cases[] = {
         {attile, xdg, home, attile, "", NULL},
@@ -175,7 +176,7 @@ Test(cache_dir, a_full_disk_costs_compiles_and_heals) {
     cr_expect_eq(umount(directory), 0);
 }
 
-/* A write that stops half-way: the kernel takes part of it, then refuses. */
+/* A write that stops half-way: the kernel accepts part of it, then refuses. */
 Test(cache_dir, a_file_size_limit_leaves_nothing_half_written) {
     struct cache *cache = open_at(directory, 0);
     struct rlimit before, small;
@@ -207,7 +208,8 @@ static int run_probe(const char *program) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A copy of the probe runs as nobody for root, in a directory of nobody's that a plain process of nobody's can use. */
+/* Root runs a copy of the probe that is set-user-ID nobody, in a directory of nobody that a plain process of
+   nobody can use. */
 Test(cache_dir, a_set_user_id_process_keeps_nothing_on_disk) {
     struct statvfs volume;
     if (geteuid() != 0 || statvfs(directory, &volume) != 0 || (volume.f_flag & ST_NOSUID) ||

@@ -1,5 +1,5 @@
-/* The entry format and the key: whatever happens to the bytes of an entry is noticed before any of them is used, and
-   no two lists of fields make the same key. */
+/* The entry format and the key: any change to the bytes of an entry is noticed before one of them is used, and no two
+   lists of fields make the same key. */
 #include "cache.h"
 #include "helper_cache.h"
 
@@ -10,7 +10,7 @@
 
 enum { REAL_SIZE = 65536 };
 
-/* The bytes of a file of exactly REAL_SIZE bytes. */
+/* Returns the bytes of a file of exactly REAL_SIZE bytes. */
 static unsigned char *real_entry(size_t *size) {
     struct cache_key key;
     struct cache_entry entry;
@@ -110,7 +110,7 @@ Test(cache_entry, notices_every_zeroed_block) {
     free(bytes);
 }
 
-/* A header that lies under a right checksum: what a bug or an attacker could write. */
+/* A header under a correct checksum, as a bug or an attacker could write it. */
 Test(cache_entry, believes_no_header_that_does_not_add_up) {
     static const struct {
         int at;
@@ -142,9 +142,9 @@ Test(cache_entry, believes_no_header_that_does_not_add_up) {
     }
 }
 
-/* Three sizes whose sum in 64 bits is right because it has wrapped. */
+/* Three sizes whose 64-bit sum is right only because it wraps. */
 Test(cache_entry, believes_no_sizes_that_wrap_around) {
-    enum { SIZES = 16, SIZE = 8, OVERHEAD = 72 + 16 }; /* header and trailer are not theirs */
+    enum { SIZES = 16, SIZE = 8, OVERHEAD = 72 + 16 }; /* the sizes leave out header and trailer */
     for (int wrapped = 0; wrapped < 2; wrapped++) {
         size_t size;
         struct cache_parts parts;
@@ -183,8 +183,7 @@ static bool same_fields(const struct field *a, int n, const struct field *b, int
     return same;
 }
 
-/* Names and values made of the bytes that the encoding itself uses, so that a confusion of boundaries has every
-   chance. */
+/* Draws names and values from the bytes that the encoding itself uses, to provoke confusion of boundaries. */
 static int random_fields(struct field fields[3], uint32_t *state) {
     static const char *const names[] = {"", "a", "1:a", "a 1:", "\n", "1:a 1:b\n1:a"};
     static const char bytes[] = {'1', ':', ' ', '\n', 'a', '\0'};
@@ -284,7 +283,7 @@ Test(cache_key, malformed_preimages_are_not_read) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t offset = 0, size = strlen(cases[i]);
-        char *exact = malloc(size); /* so that a read beyond it is seen by a sanitizer */
+        char *exact = malloc(size); /* so that a sanitizer notices a read beyond it */
         struct cache_field field;
         cr_assert(exact);
         memcpy(exact, cases[i], size);
@@ -294,7 +293,7 @@ Test(cache_key, malformed_preimages_are_not_read) {
     }
 }
 
-/* The bytes that would make a field whole are there, but belong to somebody else. */
+/* The bytes that would complete a field are there, but belong to something else. */
 Test(cache_key, a_field_ends_where_the_preimage_does) {
     static const char whole[] = "1:a 1:b\n";
     struct cache_field field;

@@ -1,7 +1,7 @@
-/* A cache among failures: a process is killed before each of its system calls, and each of them fails with each errno,
-   once and for ever, on every path: cold, hit, repair, evict, clean up. What must hold: the bytes returned are right,
-   nothing hangs or crashes, and the next use finds nothing wrong and a hit after it. Faults are injected by strace,
-   into the unchanged library. */
+/* A cache under failures: a process is killed before each of its system calls, and each call fails with each errno,
+   once and for ever, on every path: cold, hit, repair, evict, clean up. The returned bytes must be right, nothing
+   may hang or crash, and the next use must find nothing wrong, with a hit after it. strace injects the faults into
+   the unchanged library. */
 #include "helper_cache.h"
 #include "helper_faults.h"
 
@@ -19,7 +19,7 @@
 enum { NUMBER = 7 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1, STRIDE = 23 }; /* starting a process is slow there: a sample */
+enum { SANITIZED = 1, STRIDE = 23 }; /* starting a process is slow there, so only a sample runs */
 #else
 enum { SANITIZED = 0, STRIDE = 1 };
 #endif
@@ -34,10 +34,10 @@ struct scenario {
     const char *what; /* the probe's argument */
     uint64_t limit;   /* bytes; 0 = default */
     void (*prepare)(const char *directory);
-    int from; /* the mark of the probe where faults begin: opening is the same on all paths, so two of them will do */
+    int from; /* probe mark where faults begin; opening is the same on all paths, so two of them cover it */
 };
 
-/* The probe's command line; valid until the next. */
+/* Returns the probe's command line, valid until the next call. */
 static const char *const *command_of(const struct scenario *scenario, const char *directory) {
     static char limit[32];
     static const char *command[5];
@@ -69,7 +69,7 @@ static void set_old(const char *path) {
 
 static void prepare_cold(const char *directory) { (void)directory; }
 
-static void prepare_hit(const char *directory) { /* old enough for its use to be noted */
+static void prepare_hit(const char *directory) { /* old enough that a use is recorded */
     struct cache_key key;
     warm(directory, NUMBER, 1);
     sample_key(NUMBER, &key);
@@ -132,7 +132,7 @@ static void expect_no_damage(const char *directory, const char *fault) {
     cache_close(cache);
 }
 
-/* Two clean uses: both right, the second a hit, and not a damaged entry left. */
+/* Uses the cache twice without faults: both results are right, the second is a hit, and no damaged entry is left. */
 static void expect_healed(const struct scenario *scenario, const char *directory, const char *fault) {
     struct cache *cache = cache_open(&(struct cache_options){.dir = directory, .limit = scenario->limit});
     struct sample_build sample = {.number = NUMBER, .size = PROBE_SIZE};
@@ -180,7 +180,7 @@ static void kill_before_every_call(const struct scenario *scenario) {
     cr_log_info("killed before each of %d system calls", trace.count);
 }
 
-/* Each errno once, and those that last when they come also for ever. */
+/* Injects each errno once; an errno that lasts once it occurs is also injected for ever. */
 static void fail_every_call(const struct scenario *scenario) {
     static struct fault_trace trace;
     int done = 0, count = 0;

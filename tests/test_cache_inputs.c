@@ -1,5 +1,5 @@
-/* What enters the key of a kernel on disk, seen from outside: whatever can change the binary makes a new entry; where,
-   when and for whom it is made does not. The compiler is a stand-in, so that only keys are at work. */
+/* What goes into the key of a kernel on disk, seen from outside: anything that can change the binary makes a new entry;
+   where, when and for whom it is built does not. The compiler is a stand-in, so that only the keys matter. */
 #include "helper_cache.h"
 #include "session.h"
 
@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *folder;      /* of the test */
-static const char *toolchain;   /* what the stand-in says it is */
-static const char *search_text; /* what decides which one it is; null = it cannot be said */
-static int asked;               /* how often the stand-in was asked who it is */
-static char cache_folder[300];  /* absolute, so that a change of directory does not move it */
+static const char *folder;      /* the test's folder */
+static const char *toolchain;   /* identity that the stand-in reports */
+static const char *search_text; /* what decides which compiler it is; null = unknown */
+static int asked;               /* how often the stand-in was asked for its identity */
+static char cache_folder[300];  /* absolute, so that chdir does not move it */
 
 static void setup(void) {
     folder = scratch_make_fast();
@@ -60,7 +60,7 @@ struct ask {
     const char *templates; /* a folder; null = built in */
 };
 
-/* In a session of its own: is the kernel on disk? */
+/* True if a new session finds the kernel on disk. */
 static bool on_disk(const struct ask *ask) {
     const struct att_options options = {
         .size = sizeof options, .device = ATT_DEVICE_HOST, .cache_dir = cache_folder, .template_dir = ask->templates};
@@ -116,7 +116,7 @@ Test(cache_inputs, another_toolchain_makes_another_entry) {
     cr_expect(on_disk(&softmax));
 }
 
-/* How often one find asks the compiler who it is. */
+/* Returns how often one find asks the compiler for its identity. */
 static int questions(bool expected_on_disk) {
     asked = 0;
     cr_expect_eq(on_disk(&softmax), expected_on_disk);
@@ -127,7 +127,7 @@ Test(cache_inputs, a_kernel_on_disk_is_found_without_the_compiler) {
     search_text = "library: 1\n";
     cr_expect_gt(questions(false), 0);
     cr_expect_eq(questions(true), 0);
-    search_text = "library: 2\n"; /* another file, which may be the same compiler */
+    search_text = "library: 2\n"; /* another file, possibly the same compiler */
     cr_expect_eq(questions(true), 1);
     cr_expect_eq(questions(true), 0);
     search_text = NULL;

@@ -1,6 +1,7 @@
-/* A cache when memory runs out: each allocation of each use fails, once and from then on. What must hold: the right
-   bytes or ATT_OUT_OF_MEMORY, no crash, no leak (under the address sanitizer), and the next use is right.
-   The linker sends our calls of malloc, calloc and realloc here (--wrap); those inside the C library go on as they were. */
+/* A cache when memory runs out: each allocation of each use fails, first alone, then with all later ones. The result
+   must be the right bytes or ATT_OUT_OF_MEMORY, without a crash or a leak (under the address sanitizer), and the next
+   use must be right. The linker redirects our calls of malloc, calloc and realloc here (--wrap); calls inside the C
+   library are unaffected. */
 #include "fixture_cache.h"
 
 void *__real_malloc(size_t size);
@@ -8,7 +9,7 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 
 static int countdown; /* allocations left until one fails; 0 = none fails */
-static bool for_ever; /* and all later ones */
+static bool for_ever; /* fail all later ones too */
 
 static bool fails(void) {
     if (countdown == 0)
@@ -32,8 +33,8 @@ static int look_at(void *context, const struct cache_item *item) {
     return 0;
 }
 
-/* Open, get key 1, visit, count, trim, close, with allocations failing from the n-th on. True when none failed: the
-   n-th does not exist. */
+/* Opens, gets key 1, visits, counts, trims and closes, with allocation n failing, and all later ones if `ever`. True if
+   none failed: there is no n-th allocation. */
 static bool use(int n, bool ever) {
     struct cache_options options = {.dir = directory, .log = sample_log, .log_context = &messages};
     struct sample_build sample = {.number = 1, .size = SIZE};

@@ -1,4 +1,5 @@
-/* A trim that comes between another process's use of an entry and its own look at it. The linker puts a use there. */
+/* Another process uses an entry between a trim's listing of it and the trim's second look at it. The linker
+   inserts that use. */
 #include "fixture_cache.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ int __wrap_fstatat(int folder, const char *name, struct stat *status, int flags)
 
 static void use(const char *path) { cr_assert_eq(utimensat(AT_FDCWD, path, NULL, 0), 0); }
 static void removed_already(const char *path) { cr_assert_eq(unlink(path), 0); }
-static void replace(const char *path) { /* with a file of the same age and size */
+static void replace(const char *path) { /* by a file of the same age and size */
     struct stat status;
     char copy[400];
     cr_assert_eq(stat(path, &status), 0);
@@ -33,7 +34,8 @@ static void replace(const char *path) { /* with a file of the same age and size 
     cr_assert_eq(rename(copy, path), 0);
 }
 
-/* What was used or replaced since it was listed stays, which is no failure; what is gone already counts as removed. */
+/* An entry that was used or replaced since the listing stays, which is not a failure. An entry that is already gone
+   counts as removed. */
 static void check(void (*what)(const char *path), uint64_t removed, int left) {
     struct cache *cache = open_at(directory, 0);
     struct failure failure = {0};

@@ -1,5 +1,5 @@
-/* A cache in a crowd: many processes ask for the same keys at the same time, some are killed, some trim. What must
-   hold: no wrong bytes, and not one build more than keys. (Threads: thread_cache.c.) */
+/* Many processes ask for the same keys at the same time; some are killed, some trim. There must be no wrong bytes and
+   no more builds than keys. (Threads: thread_cache.c.) */
 #include "helper_cache.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ static uint32_t draw(uint32_t *state) {
     return *state >> 8;
 }
 
-/* 0 .. count - 1 in an order of the seed's own. */
+/* Fills `order` with 0 .. count - 1 in an order that depends on the seed. */
 static void shuffle(int *order, int count, uint32_t seed) {
     for (int i = 0; i < count; i++) {
         int j = (int)(draw(&seed) % (uint32_t)(i + 1));
@@ -34,7 +34,7 @@ static void shuffle(int *order, int count, uint32_t seed) {
     }
 }
 
-/* Ask for every key once, in random order. True = every answer was right. */
+/* Asks for every key once, in random order. True if every answer was right. */
 static bool ask_all(struct cache *cache, uint32_t seed, int count_file, int pause_us) {
     int order[KEYS];
     bool right = true;
@@ -108,7 +108,7 @@ Test(cache_storm, processes_on_one_cold_directory_build_each_key_once) {
     cr_log_info("%d processes x %d keys%s", PROCESSES, KEYS, SANITIZED ? " (fewer under a sanitizer)" : "");
 }
 
-/* Kill processes at random times, start others in their place; then let a last one ask for all. */
+/* Kills processes at random times and starts others in their place, then lets a last one ask for all keys. */
 Test(cache_storm, killed_processes_leave_nothing_wrong) {
     enum { AT_ONCE = 16, PAUSE_US = 5000 }; /* builds long enough to be killed in */
     const char *directory = scratch_make_fast();
@@ -139,7 +139,7 @@ Test(cache_storm, killed_processes_leave_nothing_wrong) {
     scratch_remove(directory);
 }
 
-/* Readers, writers and damage against a cache that is trimmed to nothing all the time. */
+/* Readers, writers and damage on a cache that is continuously trimmed to nothing. */
 Test(cache_storm, trimming_and_damage_under_way_harm_nobody) {
     enum { READERS = 6, TRIMS = SANITIZED ? 30 : 150 };
     const char *directory = scratch_make_fast();

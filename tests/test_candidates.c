@@ -168,6 +168,6 @@ Test(candidates, ten_thousand_are_sorted_in_a_second) {
     double seconds = bench.all.search_seconds + bench.all.sort_seconds;
     cr_log_info("%d candidates of %lld schedules in %.2f s", bench.all.count, (long long)bench.all.tried, seconds);
     cr_expect_gt(bench.all.count, 10000);
-    cr_expect_lt(seconds / bench.all.count * 10000, 5, "%g", seconds); /* promised: 1; room for sanitizers */
+    cr_expect_lt(seconds / bench.all.count * 10000, 5, "%g", seconds); /* promised: 1; the rest is for sanitizers */
     close_bench(&bench);
 }

@@ -1,4 +1,5 @@
-/* The check is checked: it passes right kernels in every layout and family, and catches each way of being wrong. */
+/* Tests the check itself: it passes right kernels in every layout and family, and catches every kind of wrong
+   result. */
 #include "check.h"
 #include "inputs.h"
 #include "shape_text.h"
@@ -26,7 +27,7 @@ static att_kernel *find(att_session *session, const char *problem) {
     return kernel;
 }
 
-/* The knobs of a problem, completed as far as a workload needs them. */
+/* Returns the knobs of a problem, completed as far as a workload needs them. */
 static struct knobs knobs_of(const char *problem) {
     struct knobs knobs = knobs_default();
     struct input input = {"problem", problem, strlen(problem)};
@@ -161,7 +162,7 @@ Test(check, the_report_stops_but_the_count_does_not) {
 
 /* --- kernels that are wrong --------------------------------------------------------------------------------------- */
 
-/* A copy of the templates in which one text of one file is replaced by another. */
+/* Copies the templates, with one text of one file replaced by another. */
 static void change_template(const char *folder, const char *file, const char *from, const char *to) {
     static char text[1 << 16];
     char command[1024], path[512];

@@ -1,5 +1,5 @@
-/* What answers a problem on which device, and what becomes of arguments that the answer cannot take. The GPU is played
-   by the host device under another name. */
+/* Which kernel answers a problem on which device, and what happens to arguments that this kernel cannot take. The host
+   device under another name stands in for the GPU. */
 #include "choose.h"
 #include "session.h"
 #include "tables.h"
@@ -15,8 +15,8 @@
 #define BF16 "family=attention_forward dtype=bf16 head_dim=16"
 #define FEW  "family=attention_forward dtype=bf16 head_dim=128 heads=64 kv_heads=8 len_kv=8192"
 
-static struct backend_type gpu;  /* the host device, not recognised */
-static const char *uncompilable; /* kernels with this in their name are refused by the compiler */
+static struct backend_type gpu;  /* the host device under another name */
+static const char *uncompilable; /* the compiler refuses kernels with this in their name */
 static int compiles;
 static struct text logged;
 
@@ -54,7 +54,7 @@ static att_session *open_gpu(const char *tuned, const char *name, int arch) {
     session->info.device_name = name;
     session->info.arch_number = arch;
     session->modelled = model_gpu_find(name, &session->gpu);
-    session->tables.bare = true; /* the choice without what was measured; tests bring their own tables */
+    session->tables.bare = true; /* chooses without measurements; tests bring their own tables */
     return session;
 }
 
@@ -67,7 +67,7 @@ static const char *write_table(const char *rows) {
     return path;
 }
 
-/* The first candidate's name, or why there is none. */
+/* Returns the first candidate's name, or why there is none. */
 static const char *first(att_session *session, const char *problem, const char *schedule) {
     static struct choice choice;
     struct request request;
@@ -165,7 +165,7 @@ Test(choose, each_device_gets_the_kernel_made_for_it) {
     }
 }
 
-/* Every GPU of devices/ runs 16 bits on its tensor cores, and the model predicts a time for it. */
+/* On every GPU of devices/, 16-bit types run on the tensor cores, and the model predicts a time. */
 Test(choose, each_device_file_has_a_choice_on_tensor_cores) {
     static const char *const problems[] = {BF16 " mask=causal", "family=attention_forward dtype=fp16 head_dim=128",
                                            "family=attention_forward dtype=bf16 head_dim=200"};
@@ -187,7 +187,7 @@ Test(choose, each_device_file_has_a_choice_on_tensor_cores) {
     }
 }
 
-/* A session that chooses for a GPU that is not here splits the keys of few Q tiles over as many SMs as that GPU has. */
+/* A session that chooses for an absent GPU splits the keys of few Q tiles over that GPU's number of SMs. */
 Test(choose, another_gpu_is_filled_by_splitting_keys) {
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     const char *problem = "family=attention_forward dtype=bf16 head_dim=128 alignment=16 batch=1 heads=32 kv_heads=8 "
@@ -197,7 +197,7 @@ Test(choose, another_gpu_is_filled_by_splitting_keys) {
                  att_message(session));
     const char *found = first(session, problem, NULL);
     cr_expect(strstr(found, "_splits0_"), "%s", found);
-    /* The default tile of d 72, 192 rows, would spill beside a part. */
+    /* The default tile of d 72, 192 rows, would spill in a kernel that splits keys. */
     found = first(session,
                   "family=attention_forward dtype=bf16 head_dim=72 mask=causal alignment=16 batch=1 heads=4 "
                   "len_q=512 len_kv=8192",
@@ -241,24 +241,24 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=64 batch=1 heads=8 len_q=512 len_kv=512", "_lazy_sections_per_tile_", true},
         {"head_dim=256 batch=1 heads=8 len_q=512 len_kv=512", "_m64_n64_s2_", true},
         {"head_dim=64 score=\"softcap(30)\" batch=1 heads=8 len_q=512 len_kv=512", "_m64_n128_s2_", true},
-        /* two tiles of 64 rows an SM, or one of 128 */
+        /* two tiles of 64 rows per SM, or one of 128 */
         {"head_dim=128 mask=causal batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s4_", true},
         {"head_dim=128 batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_sections_per_tile_", true},
         {"head_dim=128 score=\"softcap(30)\" batch=1 heads=16 len_q=1024 len_kv=1024", "_lazy_", false},
         {"head_dim=128 mask=\"k <= q and q - k < 99\" batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n64_s3_", true},
         {"head_dim=128 mask=causal batch=1 heads=32 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_", true},
         {"head_dim=128 mask=causal batch=1 heads=64 len_q=4096 len_kv=4096", "_lazy_", false},
-        /* short sequences keep maxima */
+        /* short sequences keep the maximum */
         {"head_dim=128 mask=causal batch=4 heads=64 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_", true},
         {"head_dim=128 mask=causal batch=4 heads=64 len_q=1537 len_kv=1537", "_lazy_", false},
         {"head_dim=128 mask=causal batch=4 heads=64 len_q=1024 len_kv=1024 score=\"softcap(30)\"", "_lazy_", false},
         {"head_dim=64 mask=causal batch=32 heads=32 len_q=512 len_kv=512", "_m256_n64_s3_intra_warpgroup_lazy_", true},
         {"head_dim=64 batch=32 heads=32 len_q=512 len_kv=512", "_lazy_", false},
         {"head_dim=256 batch=32 heads=32 len_q=512 len_kv=512", "_lazy_sections_persistent_tma_c2_", true},
-        {"head_dim=256 batch=32 heads=32 len_q=640 len_kv=640", "_lazy_", false}, /* five Q tiles are no pairs */
+        {"head_dim=256 batch=32 heads=32 len_q=640 len_kv=640", "_lazy_", false}, /* five Q tiles do not pair up */
         {"head_dim=256 mask=causal batch=8 heads=32 len_q=2048 len_kv=2048", "_lazy_", true},
         {"head_dim=256 mask=causal batch=2 heads=32 len_q=8192 len_kv=8193", "_lazy_", false},
-        /* mma.sync: two tiles of 64 rows an SM, four with a causal mask */
+        /* mma.sync: two tiles of 64 rows per SM, four with a causal mask */
         {"head_dim=64 target=sm_80 batch=1 heads=32 len_q=512 len_kv=512", "_flash_mma_m64_n128_t128_s2_halves_", true},
         {"head_dim=128 target=sm_80 batch=1 heads=32 len_q=512 len_kv=512", "_flash_mma_m64_n64_t128_s3_off_lazy_",
          true},
@@ -267,14 +267,14 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=128 target=sm_80 batch=4 heads=16 len_q=512 len_kv=512", "_m64_", false},
         {"head_dim=128 target=sm_80 mask=causal batch=4 heads=16 len_q=512 len_kv=512", "_m64_n64_t128_s3_", true},
         {"head_dim=192 target=sm_80 batch=1 heads=4 len_q=512 len_kv=512", "_t128_s3_", false},
-        /* of a chunk all tiles are long */
+        /* in a chunk, all tiles are long */
         {"head_dim=128 mask=causal batch=1 heads=32 len_q=512 len_kv=4096", "_m64_", false},
-        /* parts of keys, where they are done first */
+        /* split keys, where that finishes first */
         {"head_dim=128 batch=1 heads=4 len_q=2048 len_kv=2048",
          "_m64_n128_s2_intra_warpgroup_lazy_sections_per_tile_tma_sm", true},
         {"head_dim=128 batch=1 heads=2 len_q=4096 len_kv=4096", "_splits0_", true},
         {"head_dim=128 batch=1 heads=8 len_q=128 len_kv=8192", "_splits0_", true},
-        /* heads that share tiles */
+        /* heads share tiles */
         {"head_dim=128 batch=1 heads=32 kv_heads=8 len_q=64 len_kv=1024", "_gqa1_", true},
         /* short prompts in small pages */
         {"head_dim=128 mask=causal layout=padded page_size=16 batch=16 heads=16 len_q=1024 len_kv=1024",
@@ -286,7 +286,7 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=128 layout=padded page_size=16 batch=16 heads=16 len_q=1024 len_kv=1024", "_m192_n64_s2_", true},
         {"head_dim=128 mask=causal layout=padded page_size=16 batch=1 heads=2 len_q=512 len_kv=65536", "_splits0_",
          true},
-        /* sizes that are not all known, and sequences */
+        /* not all sizes known, and sequences */
         {"head_dim=64 mask=causal len_q=512 len_kv=512", "_m64_", false},
         {"head_dim=64 mask=causal layout=padded batch=1 heads=8 len_q=512 len_kv=512", "_m64_", false},
     };
@@ -303,7 +303,7 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
     const char *found = first(
         session, "family=attention_forward dtype=bf16 head_dim=64 batch=1 heads=8 len_q=512 len_kv=512", "stages=2");
     cr_expect_not(strstr(found, "_m64_"), "a schedule of one's own: %s", found);
-    /* in all candidates, once */
+    /* occurs once among all candidates */
     struct request request;
     struct failure failure = {0};
     struct choice choice = {0};
@@ -319,7 +319,7 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
     att_close(session);
 }
 
-/* Kernels with other tiles round differently. */
+/* Kernels with different tiles round differently. */
 Test(choose, batch_invariant_kernels_are_the_same_for_all_batches) {
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;
@@ -425,7 +425,7 @@ Test(choose, what_was_measured_for_many_queries_says_nothing_of_few) {
     unlink(path);
 }
 
-/* By another kernel than decode, too. */
+/* A kernel other than decode counts too. */
 Test(choose, what_was_measured_for_few_queries_counts) {
     const char *path = write_table(ROW_OF_QUERIES("1", "block_m: 64, block_n: 96, pack_gqa: 1"));
     att_session *session = open_gpu(path, "NVIDIA H200", 90);
@@ -466,7 +466,7 @@ Test(choose, the_nearest_measured_shape_decides) {
     unlink(path);
 }
 
-/* ... even where the sizes of launches would ask for another tile. */
+/* ... even where the launch sizes would suggest another tile. */
 Test(choose, what_the_caller_measured_at_this_very_shape_stands) {
     const char *path = write_table("best:\n"
                                    "  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n"
@@ -625,7 +625,7 @@ Test(choose, what_was_measured_for_one_number_format_serves_the_other) {
     unlink(path);
 }
 
-/* One tile of 192 queries and one of 64 take about as long where each SM has one: 128 queries are better cut. */
+/* A tile of 192 queries and one of 64 take about as long with one tile per SM, so 128 queries are better split. */
 #define SHORT " batch=1 heads=66 len_q=128 len_kv=4096"
 
 Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_heads) {
@@ -646,13 +646,13 @@ Test(choose, without_a_row_the_model_chooses_among_what_was_best_for_larger_head
             "chosen by: the algorithm for this kind of GPU");
     att_close(session);
     session = open_gpu(path, "NVIDIA H200", 90);
-    session->modelled = false; /* a device that no file of devices/ is for */
+    session->modelled = false; /* no file of devices/ describes this device */
     EXPLAIN(problem, NULL, ATT_OK, "_m192_n96_s2_", "chosen by: the algorithm for this kind of GPU");
     att_close(session);
     unlink(path);
 }
 
-/* Tiles of 256 queries suit 512 queries, not 384, of which they would do 512. */
+/* Tiles of 256 queries suit 512 queries, but for 384 queries they would compute 512. */
 #define STEP                                                                                                           \
     "best:\n"                                                                                                          \
     "  - problem: {family: attention_forward, dtype: bf16, head_dim: 64}\n"                                            \
@@ -680,7 +680,7 @@ Test(choose, the_model_takes_what_was_measured_from_one_shape_to_another) {
     unlink(path);
 }
 
-/* By the model both take as long, give or take one in a hundred; measured, clusters are a tenth faster. */
+/* The model predicts equal times to within one per cent; measured, clusters are a tenth faster. */
 #define CLUSTERS                                                                                                       \
     "best:\n"                                                                                                          \
     "  - problem: {family: attention_forward, dtype: bf16, head_dim: 192}\n"                                           \
@@ -814,7 +814,7 @@ Test(choose, what_does_not_compile_is_passed_over_unless_it_was_asked_for) {
     cr_assert_eq(att_find(session, BF16, NULL, &again), ATT_OK);
     cr_expect(again == kernel && compiles == 7, "the choice is kept");
     cr_expect_eq(att_find(session, BF16, "algorithm=flash_async", &kernel), ATT_COMPILE_FAILED);
-    /* as when the registers do not suffice */
+    /* as when there are too few registers */
     uncompilable = "_m192_";
     cr_assert_eq(att_find(session, BF16 " dtype_out=fp32", NULL, &kernel), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(kernel), "_flash_async_m128_n64_"), "%s", att_kernel_name(kernel));
@@ -851,7 +851,7 @@ struct run {
     unsigned short o[ELEMENTS];
 };
 
-/* Attention on rows of D elements, `pitch` apart. */
+/* Runs attention on rows of D elements, `pitch` apart. */
 static struct run run(att_session *session, att_kernel *kernel, int pitch, float scale) {
     struct run result = {0};
     unsigned short values[3][ELEMENTS];
@@ -886,7 +886,7 @@ static void expect_near(const struct run *a, int pitch_a, const struct run *b, i
         }
 }
 
-/* A kernel that takes what one cannot is another problem's. */
+/* A kernel for arguments that this one cannot take belongs to another problem. */
 Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that_find_one) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     static const char *const cases[][2] = {
@@ -914,7 +914,7 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
 
 /* --- launches whose sizes were not known ---------------------------------------------------------------------------- */
 
-/* Of whatever sizes, without hints, a launch takes the kernel that hints would have found. */
+/* For any sizes, without hints, a launch takes the kernel that hints would have found. */
 Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
     static const struct {
         const char *problem, *sizes, *word;
@@ -973,7 +973,8 @@ Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
 
 enum { FEW_LEN = 4, MANY_LEN = 40 };
 
-/* `len` queries and MANY_LEN keys in two heads, with the workspace that they need or without one; the first element of O. */
+/* Launches `len` queries and MANY_LEN keys in two heads, with the workspace that they need or without one. `o` gets the
+   first element of O. */
 static enum att_status launch_in(att_session *session, att_kernel *kernel, int64_t len, bool room, float *o) {
     enum { BOTH_HEADS = 2 * MANY_LEN };
     unsigned short values[BOTH_HEADS * D];
@@ -1011,8 +1012,8 @@ static enum att_status launch_len(att_session *session, att_kernel *kernel, int6
     return launch_in(session, kernel, len, true, o);
 }
 
-/* A kernel found without sizes: another one is compiled when a launch first takes it, once. The host device has few SMs, so 40
-   queries are many. */
+/* A kernel was found without sizes: a launch compiles another one when it first needs it, and only once. The host
+   device has few SMs, so 40 queries are many. */
 Test(choose, a_launch_compiles_the_kernel_of_its_sizes_once) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     att_kernel *kernel, *hinted;
@@ -1027,7 +1028,7 @@ Test(choose, a_launch_compiles_the_kernel_of_its_sizes_once) {
     cr_expect_eq(compiles, 2);
     cr_expect(fabsf(few - many) < 0.004f && few == again && few > 0.1f, "%g, %g and %g", (double)few, (double)many,
               (double)again);
-    /* one that hints found is that very kernel, and has no others */
+    /* hints find that same kernel, and it has no alternatives */
     cr_assert_eq(att_find(session, BF16 " len_q=4", NULL, &hinted), ATT_OK, "%s", att_message(session));
     cr_expect(strstr(att_kernel_name(hinted), "_decode_") && compiles == 2, "%s", att_kernel_name(hinted));
     att_release(hinted);
@@ -1051,7 +1052,7 @@ Test(choose, prepared_kernels_have_those_of_all_sizes) {
     att_close(session);
 }
 
-/* The found kernel answers where the one of the sizes does not compile. */
+/* The found kernel answers where the kernel for these sizes does not compile. */
 Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     att_kernel *kernel;
@@ -1068,7 +1069,7 @@ Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) 
     att_close(session);
 }
 
-/* ... and where it came from a bundle that does not have the other one. */
+/* ... and where it came from a bundle without the other kernel. */
 Test(choose, the_kernel_of_a_bundle_has_no_others_than_those_of_bundles) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     att_kernel *kernel;
@@ -1081,7 +1082,7 @@ Test(choose, the_kernel_of_a_bundle_has_no_others_than_those_of_bundles) {
     att_close(session);
 }
 
-/* A launch makes do with the room that it has. */
+/* A launch makes do with the workspace that it has. */
 Test(choose, launches_of_all_sizes_work_without_a_workspace) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     att_kernel *kernel;
@@ -1100,7 +1101,7 @@ static bool capturing(struct backend *backend, void *stream) {
     return true;
 }
 
-/* While a graph is recorded, no kernel of other sizes is loaded. */
+/* During graph capture, no kernel for other sizes is loaded. */
 Test(choose, a_capture_needs_the_kernel_of_its_sizes_prepared) {
     att_session *session = open_gpu(NULL, "GPU", 90);
     att_kernel *kernel;

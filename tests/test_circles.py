@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""No files of the C modules call each other in a circle, but for the circles listed here with their reason (docs/design.md, section 3).
+"""No files of the C modules call each other in a circle, except for the circles listed here with their reasons
+(docs/design.md, section 3).
 
     tests/test_circles.py
 """
@@ -21,13 +22,13 @@ ALLOWED = [
     {"gen/template/template_choice.c", "gen/template/template_directive.c", "gen/template/template_read.c"},
     # The hook is linked into programs built with the race detector and calls back.
     {"runtime/host/race.c", "runtime/host/race_hook.c"},
-    # A block hands each operation of a kernel to the file that models it, and that file suspends and wakes threads of the block.
+    # A block passes each operation of a kernel to the file that models it; that file suspends and wakes its threads.
     {f"runtime/host/{name}.c" for name in "barriers block cluster collective launch mma tma units wgmma".split()},
 ]
 
 
 def calls(sources):
-    """{file: files that define a function that it names} of {file: text}."""
+    """Converts {file: text} to {file: other files that define a function that it names}."""
     defined = {name: file for file, text in sources.items() for name in FUNCTION.findall(text)}
     return {file: {defined[word] for word in re.findall(r"\b[a-z_]\w*\b", text) if word in defined} - {file}
             for file, text in sources.items()}
@@ -43,7 +44,7 @@ def reachable(graph, start):
 
 
 def circles(graph):
-    """Sets of files each of which reaches all others."""
+    """Returns sets of files each of which reaches all others."""
     reach = {file: reachable(graph, file) for file in graph}
     return {frozenset(other for other in graph if other in reach[file] and file in reach[other])
             for file in graph if file in reach[file]}

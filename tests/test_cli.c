@@ -1,4 +1,4 @@
-/* The attile command as a user meets it: what it writes to which stream, its exit code, and what it leaves behind. */
+/* The attile command as a user sees it: which stream it writes to, its exit code, and what it leaves behind. */
 #include "file.h"
 #include "helper_command.h"
 #include "options.h"
@@ -124,7 +124,7 @@ Test(cli, mistakes_have_their_exit_code_and_say_what_to_do) {
     }
 }
 
-/* With a compiler that is not there: had anything been compiled, the exit code were 4. */
+/* The compiler does not exist: if anything were compiled, the exit code would be 4. */
 Test(cli, arguments_are_checked_before_anything_is_compiled) {
     static const struct {
         const char *arguments;
@@ -239,7 +239,7 @@ Test(cli, what_is_missing_has_its_exit_code) {
     }
 }
 
-/* The GPU is the stand-in of test_driver, of compute capability 9.0. No rows, so that nothing needs to be computed. */
+/* The GPU is the stand-in of test_driver, with compute capability 9.0. There are no rows, so nothing is computed. */
 Test(cli, run_counts_variants_for_other_gpus_apart) {
     static const struct {
         const char *targets;
@@ -332,7 +332,8 @@ Test(cli, list_counts_and_gives_reasons) {
     command_done(&plain), command_done(&why), command_done(&some), command_done(&knobs);
 }
 
-/* A hundred thousand and more, of which the first is shown at once: what is cut off by `head` was not waited for. */
+/* More than a hundred thousand variants. The first one appears at once, and nothing waits for those that
+   `head` cuts off. */
 Test(cli, list_streams_a_large_spec_and_says_how_large_it_is) {
     struct text spec = {0}, out = {0}, err = {0}, error = {0};
     static const char *const axes[] = {"block_m", "block_n", "thread_m", "thread_n"};
@@ -531,7 +532,7 @@ Test(cli, run_is_headed_by_the_kernel_that_was_chosen) {
     command_done(&outcome);
 }
 
-/* Precision is a knob of the problem that the algorithm of nobody's schedule does not have. */
+/* precision is a knob of the problem, and the algorithm chosen without a schedule does not have it. */
 Test(cli, run_takes_a_problem_that_only_its_own_schedule_has) {
     struct outcome outcome =
         run("run 'family=attention_forward dtype=fp32 precision=tf32x3 algorithm=flash_mma target=sm_80 "
@@ -665,7 +666,7 @@ Test(cli, why_a_cache_cannot_be_made_is_said_not_that_it_is_missing) {
 }
 
 Test(cli, interrupted_it_prints_finished_rows_and_exits_with_130) {
-    /* as soon as two kernels are in the cache: the first one has its row */
+    /* interrupts as soon as two kernels are in the cache: the first one then has its row */
     int status =
         system(ATTILE " run specs/attention_ladder.yaml --device host --no-nvrtc >.out 2>.err & attile=$!; "
                       "until [ $(find . -type f -size +4k | wc -l) -gt 1 ] || ! kill -0 $attile; do sleep 0.05; done; "

@@ -1,5 +1,5 @@
-/* Clusters on the host device, by a hand-written kernel: what its blocks do together, and that whatever holds them
-   together is seen when it is missing. */
+/* Clusters on the host device, with a hand-written kernel: what the blocks do together, and that any missing
+   synchronisation is noticed. */
 #include "helper_kernel.h"
 #include "knobs.h"
 
@@ -25,7 +25,7 @@ struct params {
     "int t = threadIdx.x, rank = cluster_rank();\n"                                                                    \
     "Barrier *full = (Barrier *)(shared + 16 * 1024), *empty = full + 1; (void)empty, (void)rank;\n"
 
-/* In each round every block loads its share of the rows into all blocks; all add up all rows. */
+/* In each round every block loads its share of the rows into all blocks, and every block sums all rows. */
 static const char exchange[] =
     WORDS "if (t == 0) {\n"
           "    barrier_init(full, 1); barrier_init(empty, BLOCKS); barrier_init_fence();\n"
@@ -50,7 +50,7 @@ static const char exchange[] =
           "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"
           "}\n";
 
-/* Run the source on clusters of `blocks`; *right says whether every block has the sum of the whole tensor. */
+/* Runs the source on clusters of `blocks` blocks. *right is true if every block has the sum of the whole tensor. */
 static enum att_status run(const char *source, int blocks, enum att_host_mode mode, int seed, bool *right,
                            struct device *device) {
     enum { MOST = ROUNDS * PLAN_CLUSTER * BOX_ROWS * BOX_COLS };
@@ -96,7 +96,7 @@ Test(cluster, blocks_load_for_each_other) {
         }
 }
 
-/* The source with the which-th `removed` replaced. */
+/* Writes the source with the which-th `removed` replaced. */
 static void replace(const char *source, const char *removed, int which, const char *instead, char *text, size_t size) {
     const char *at = strstr(source, removed);
     for (int i = 0; at && i < which; i++)

@@ -1,4 +1,4 @@
-/* The words of the assembler decide whether a kernel is used. The logs here are ptxas 13.0's own. */
+/* The assembler's messages decide whether a kernel is used. The logs here are from ptxas 13.0. */
 #include "compile_log.h"
 
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@ static bool refuses(const char *log, const char *words) {
     return refused;
 }
 
-/* Of several, the first in the log is quoted, whichever it is. */
+/* The first advisory in the log is quoted, whichever it is. */
 Test(compile_log, the_first_advisory_is_quoted) {
     static const char *const logs[] = {
         "warpgroup.wait is injected in around line 7\nPotential Performance Loss: wgmma is serialised\n",

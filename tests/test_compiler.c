@@ -1,5 +1,5 @@
-/* The compiler behind the host device: what it is given, what is made of its answers, and what it leaves behind. Stand-ins
-   for it are shell scripts. */
+/* The compiler behind the host device: its input, what becomes of its output, and what it leaves behind. Shell scripts
+   stand in for it. */
 #include "backend.h"
 #include "helper_cache.h"
 #include "helper_kernel.h"
@@ -32,7 +32,7 @@ static void teardown(void) { scratch_remove(directory); }
 
 TestSuite(compiler, .init = setup, .fini = teardown, .timeout = 120);
 
-/* Name a script as the compiler; $out is what it is told to write. */
+/* Makes a script the compiler; $out is the file that it must write. */
 static void use_script(const char *body) {
     const char *path = scratch_path(directory, "", "compiler");
     FILE *file = fopen(path, "w");
@@ -54,7 +54,7 @@ static const char source[] = "struct Params { float *y; };\n"
 static const struct compile_job job = {source, "kernel.cu", NULL, entries, 1};
 static const struct plan plan = {.launches = 1, .launch = {{.entry = "kernel", .block = 32}}};
 
-/* Compile with a new session's compiler. */
+/* Compiles with the compiler of a new session. */
 static enum att_status compile(struct binary *binary, struct failure *failure) {
     struct device device = device_open(ATT_HOST_FAST, 0);
     enum att_status status = backend_host.compile(device.backend, &job, binary, failure);
@@ -130,7 +130,7 @@ static char *read_back(const char *name) {
     return text;
 }
 
-/* Every option stands in the key, but for the paths of the folder. */
+/* Every option is in the key, except the paths of the folder. */
 static void expect_options(const char *identity, char *arguments) {
     int count = 0;
     for (char *rest = arguments, *word; (word = strsep(&rest, "\n"));) {
@@ -146,7 +146,7 @@ static void expect_options(const char *identity, char *arguments) {
     cr_expect_gt(count, 15, "the options were seen");
 }
 
-/* All text around the kernel's own is hashed into the key. */
+/* All text around the kernel's own text is hashed into the key. */
 static void expect_words(const char *identity, char *unit) {
     char words[100];
     char *own = strstr(unit, "#line 1 \"kernel.cu\""), *behind = strstr(unit, "#line 1 \"attile/entries.h\""),
@@ -189,7 +189,7 @@ Test(compiler, it_sees_an_environment_of_our_own_making) {
     cr_expect(strstr(read_back("folder"), "/tmp/attile-compile-"), "%s", read_back("folder"));
 }
 
-/* What was found when the session was opened is what runs. */
+/* The compiler that was found when the session was opened is the one that runs. */
 Test(compiler, a_later_path_changes_nothing) {
     struct device device = device_open(ATT_HOST_FAST, 0);
     struct binary binary;
@@ -209,7 +209,7 @@ Test(compiler, a_later_path_changes_nothing) {
 Test(compiler, another_one_than_CXX_names_is_never_taken) {
     setenv("CXX", "/nonexistent/c++ -O2", 1);
     expect_failure(ATT_NO_COMPILER, "CXX names the program '/nonexistent/c++'");
-    setenv("CXX", " ", 1); /* as if it were not set */
+    setenv("CXX", " ", 1); /* as if unset */
     expect_compiles();
 }
 
@@ -221,7 +221,7 @@ Test(compiler, relative_folders_of_the_path_do_not_count) {
     cr_assert_eq(chdir(directory), 0);
     setenv("PATH", ".::/nonexistent", 1);
     expect_failure(ATT_NO_COMPILER, "apt install g++");
-    setenv("CXX", "./c++", 1); /* a wish is another thing */
+    setenv("CXX", "./c++", 1); /* but an explicit request counts */
     expect_failure(ATT_COMPILE_FAILED, "does not compile");
 }
 
@@ -259,7 +259,7 @@ static void make_old(const char *path, int64_t seconds) {
     cr_assert_eq(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0, "%s", path);
 }
 
-/* A compiler that kills who started it leaves a folder with the source in it. */
+/* A compiler that kills its parent leaves a folder with the source in it. */
 static void leave_a_folder(void) {
     use_script("kill -9 $PPID");
     pid_t child = fork();

@@ -1,4 +1,4 @@
-/* Successive halving: who is measured next, when it is over, and that an interrupted contest goes on as it was. */
+/* Successive halving: who is measured next, when it ends, and that an interrupted contest resumes unchanged. */
 #include "contest.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@ static struct contest open_contest(int entrants) {
     return contest;
 }
 
-/* Entrant i takes 1 + i % 37 + i / 1000: some are equal up to a little. */
+/* Different times for all entrants; some differ only in the thousandths. */
 static double time_of(int entrant) { return 1 + entrant * 7 % 37 + entrant / 1000.0; }
 
 static int run_to_the_end(struct contest *contest, int limit) {
@@ -81,7 +81,7 @@ Test(contest, goes_on_wherever_it_was_interrupted) {
     for (int cut = 0; cut <= total; cut += 3) {
         struct contest first = open_contest(40), second = open_contest(40);
         run_to_the_end(&first, cut);
-        for (int i = 0; i < 40; i++) /* all that is left of the first is what it measured */
+        for (int i = 0; i < 40; i++) /* the measurements are all that is left of the first */
             for (int k = 0; k < first.entrant[i].passes; k++)
                 contest_note(&second, i, (double)first.entrant[i].time[k]);
         cr_expect_eq(run_to_the_end(&second, 1 << 20), total - cut);
@@ -148,7 +148,7 @@ Test(contest, decides_by_the_median) {
     contest_close(&contest);
 }
 
-/* Who was out early has few passes, and they may have been lucky: who came further stands before it. */
+/* An entrant that was out early has few passes, which may have been lucky, so those that got further rank before it. */
 Test(contest, ranks_by_rounds_before_times) {
     static const double first[] = {2, 3, 5, 6}, later[] = {9, 10};
     struct contest contest = open_contest(4);

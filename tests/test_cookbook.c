@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The cookbook of docs/expressions.md is specs/cookbook: here both say the same, and every formula in it is one. That the
-   kernels are right is for the sweep. */
+/* specs/cookbook is the cookbook of docs/expressions.md. Checks that both say the same, and that every formula in it is
+   valid. The sweep checks that the kernels are right. */
 
-/* The lines of a spec from `params:` or `problem:` to the last formula, as the documentation shows them. */
+/* Finds the lines of a spec from `params:` or `problem:` to the last formula, as the documentation shows them. */
 static bool find_recipe(const char *spec, struct text *recipe) {
     const char *begin = strstr(spec, "\nparams:"), *end = strstr(spec, "\n  head_dim:");
     if (!begin)
@@ -27,7 +27,7 @@ static void declare_line(struct formula_scope *scope, char *line, struct diag *d
     formula_declare(scope, (struct place){0}, line, (struct place){0}, colon + 2, diag);
 }
 
-/* Returns how many formulas there are. */
+/* Returns the number of formulas. */
 static int check_recipe(const char *path, const char *recipe) {
     struct formula_scope scope = {0};
     struct diag diag = {0};

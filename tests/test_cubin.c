@@ -34,7 +34,7 @@ static struct binary compile_or_skip(const char *arch) {
     return binary;
 }
 
-/* What ptxas itself says: "Used N registers" after the line that names the kernel. */
+/* Returns what ptxas itself reports: "Used N registers" after the line that names the kernel. */
 static int registers_in_log(const char *log, const char *kernel) {
     char line[128];
     snprintf(line, sizeof line, "Compiling entry function '%s'", kernel);
@@ -84,7 +84,7 @@ Test(cubin, unknown_kernels_and_other_files_are_refused) {
     binary_free(&binary);
 }
 
-/* Exact-size heap copies, so that the address sanitizer sees every byte read past the end. */
+/* Uses heap copies of exact size, so that the address sanitizer sees every byte read past the end. */
 Test(cubin, every_truncation_is_survived) {
     struct binary binary = compile_or_skip("sm_80");
     for (size_t size = 0; size < binary.size; size += size < 256 ? 1 : 37) {

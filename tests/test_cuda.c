@@ -1,4 +1,4 @@
-/* What only a GPU can show. Skipped, with the reason, where there is none. */
+/* Tests that need a GPU. They are skipped, with the reason, where there is none. */
 #include "plan_text.h"
 #include "cuda_api.h"
 #include "helper_driver.h"
@@ -101,7 +101,7 @@ Test(cuda, finding_a_kernel_leaves_a_capture_elsewhere_alone) {
     att_close(session);
 }
 
-/* The cache drops a binary that is at fault, so a GPU in trouble must not look like one. Needs no GPU. */
+/* The cache drops a faulty binary, so a GPU in trouble must not be taken for one. Needs no GPU. */
 Test(cuda, a_gpu_in_trouble_says_nothing_against_a_binary) {
     static const struct {
         int error;
@@ -109,7 +109,7 @@ Test(cuda, a_gpu_in_trouble_says_nothing_against_a_binary) {
     } cases[] = {
         {200, ATT_LAUNCH_FAILED}, /* invalid image */
         {209, ATT_LAUNCH_FAILED}, /* no binary for this GPU */
-        {1, ATT_LAUNCH_FAILED},   /* invalid value: so a cut image may end */
+        {1, ATT_LAUNCH_FAILED},   /* invalid value: may come from a truncated image */
         {500, ATT_LAUNCH_FAILED}, /* no such function in it */
         {700, ATT_NO_DEVICE},     /* an earlier kernel's illegal address */
         {719, ATT_NO_DEVICE},     /* an earlier kernel's fault */
@@ -150,7 +150,7 @@ Test(cuda, what_the_driver_refuses_is_named) {
     att_close(session);
 }
 
-/* `arch` as a bundle has it; null = of the GPU. */
+/* `arch` as in a bundle; null = the GPU's own. */
 static void run_from_bundle(const char *arch) {
     att_session *session = open_or_skip();
     att_kernel *built = find(session), *kernel;

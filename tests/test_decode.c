@@ -1,4 +1,5 @@
-/* attention_decode.cu: what it refuses, and that neither the order of blocks nor the time at which copies land changes a bit. */
+/* attention_decode.cu: what it refuses, and that neither the order of blocks nor the time at which copies land
+   changes a bit. */
 #include "attile.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +26,7 @@ static att_kernel *find(att_session *session, const char *problem, const char *s
 
 enum place_of_v { AT_V, AT_K, AT_NULL };
 
-/* All tensors from one piece of memory: O at its start. Returns the status; `o` gets O. */
+/* Runs the kernel with all tensors in one block of memory, O at its start. Returns the status; `o` gets O. */
 static enum att_status run_at(att_session *session, att_kernel *kernel, struct att_attention_args a, enum place_of_v v,
                               uint16_t *o, size_t size) {
     enum { ELEMENTS = 1 << 15 };
@@ -60,7 +61,8 @@ static enum att_status run(att_session *session, att_kernel *kernel, struct att_
     return run_at(session, kernel, a, AT_V, o, size);
 }
 
-/* With 2 to 6 multiprocessors, as the seed says, runs are cut elsewhere; of the same number all bits agree. */
+/* The seed selects 2 to 6 multiprocessors, which moves the ends of runs. With the same number of them
+   all bits agree. */
 Test(decode, gives_the_same_bits_whenever_copies_land) {
     enum { B = 3, HKV = 2, G = 3, LQ = 2, LK = 150, D = 8, SIZE = B * HKV * G * LQ * D };
     const struct att_attention_args a = {.q = {NULL, HKV * G * LQ * D, LQ * D, D},
@@ -108,7 +110,7 @@ Test(decode, says_what_it_cannot_do) {
     att_close(session);
 }
 
-/* V in K: the kernel reads it from the tile of K, and `v` is null or says that place. */
+/* V in K: the kernel reads V from the tile of K, and `v` is null or points there. */
 Test(decode, takes_values_from_keys) {
     enum { HEADS = 3, LK = 70, D = 96, DV = 64, SIZE = HEADS * DV };
     struct att_attention_args a = {.q = {NULL, HEADS * D, D, D},
@@ -142,7 +144,7 @@ Test(decode, takes_values_from_keys) {
 enum { INVARIANT_B = 3, INVARIANT_G = 3, INVARIANT_LQ = 2, INVARIANT_D = 8, INVARIANT_PAGE = 16, INVARIANT_KV = 2112 };
 enum { INVARIANT_ROW = INVARIANT_G * INVARIANT_D, INVARIANT_PAGES = INVARIANT_KV / INVARIANT_PAGE };
 
-/* A batch of three sequences in memory of the device. */
+/* A batch of three sequences in device memory. */
 struct invariant_batch {
     uint16_t *q, *k, *o; /* V is K */
     int32_t *lengths, *cu_q, *cu_kv, *pages;
@@ -188,7 +190,7 @@ static void free_batch(att_session *session, const struct invariant_batch *m) {
         att_free(session, memory[i]);
 }
 
-/* Sequences `first` to `first` + `count` of the batch. */
+/* Computes `count` sequences of the batch from `first` on. */
 static void attend(att_session *session, att_kernel *kernel, const struct invariant_batch *m, bool ragged, bool paged,
                    int first, int count, uint16_t *o) {
     enum { Q = INVARIANT_LQ * INVARIANT_ROW };
@@ -235,7 +237,7 @@ static void attend(att_session *session, att_kernel *kernel, const struct invari
     att_free(session, own_kv);
 }
 
-/* Each sequence alone, on devices of 4 and of 2 to 6 multiprocessors, has the bits that it has in the batch. */
+/* Each sequence alone, on devices of 4 and of 2 to 6 multiprocessors, has the same bits as in the batch. */
 Test(decode, gives_a_sequence_the_same_bits_in_every_batch) {
     static const struct {
         const char *problem;

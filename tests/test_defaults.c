@@ -1,4 +1,4 @@
-/* Tables of defaults: which row answers, and what comes before and after it. What a table may not be:
+/* Tables of defaults: which row answers, and what comes before and after it. Invalid tables:
    tests/cases/template/defaults.txt. */
 #include "defaults.h"
 #include "helper_template.h"
@@ -15,7 +15,7 @@
 #define SQUARE    "score=\"s * s\" "
 #define BIAS      "score=\"s + bias[h, q, k]\" params=\"bias: fp16[heads, len_q, len_kv]\""
 
-/* A problem for each row, in the order of the table. */
+/* One problem for each row, in the order of the table. */
 struct choice {
     const char *problem, *row;
     int block_m, block_n, stages; /* 0 = the table gives no stages */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A template that uses every kind of knob, so that names have to tell all of them apart. */
+/* A template that uses every kind of knob, so that names must tell all of them apart. */
 static const char everything[] = "//$ default block_m = 16\n"
                                  "//$ default block_n = block_m * 2\n"
                                  "//$ default threads = 32\n"
@@ -70,7 +70,7 @@ Test(derive, unused_knobs_are_dropped_or_refused) {
     cr_expect_not(variant_complete(set, &knobs, true, &variant));
     cr_expect_str_eq(variant.reason, "thread_m is given as 4, and attention_flash.cu does not use it");
     knobs.thread_m = AUTO;
-    knobs.loop_order = loop_order_q_outer; /* the table's default is no wish */
+    knobs.loop_order = loop_order_q_outer; /* the table's default is not a request */
     cr_expect(variant_complete(set, &knobs, true, &variant));
     knobs.loop_order = loop_order_kv_outer;
     cr_expect_not(variant_complete(set, &knobs, true, &variant));
@@ -145,7 +145,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct variant *)a)->name, ((const struct variant *)b)->name);
 }
 
-/* Collect feasible variants, check each, then compare neighbours in the order of names. */
+/* Collects feasible variants, checks each, then compares neighbours in name order. */
 static void check_many(const struct template_set *set, bool any_family, int least) {
     struct variant *all = malloc(MANY * sizeof *all);
     int count = 0, same = 0;
@@ -165,7 +165,7 @@ static void check_many(const struct template_set *set, bool any_family, int leas
         for (int id = 0; id < KNOB_COUNT; id++)
             cr_assert_eq(knob_get(&variant->knobs, id) != AUTO, knob_in(variant->used, id), "%s", knob_table[id].name);
         cr_assert(variant_complete(set, &variant->knobs, true, &again), "%s",
-                  again.reason); /* complete stays complete */
+                  again.reason); /* a complete variant stays complete */
         cr_assert_str_eq(again.name, variant->name);
         cr_assert_arr_eq(&again.knobs, &variant->knobs, sizeof again.knobs);
     }
@@ -176,7 +176,7 @@ static void check_many(const struct template_set *set, bool any_family, int leas
         cr_assert_eq(equal, strcmp(all[i].name, all[i - 1].name) == 0, "%s", all[i].name);
         same += equal;
     }
-    cr_expect_gt(count - same, least); /* else the sample says little */
+    cr_expect_gt(count - same, least); /* otherwise the sample says little */
     free(all);
 }
 
@@ -271,7 +271,7 @@ Test(derive, too_many_parameters_are_refused_with_their_limit) {
     template_set_close(set);
 }
 
-/* What a hash cannot promise is looked at where names are kept. */
+/* A hash cannot promise that names differ, so the place that keeps names checks it. */
 Test(derive, two_variants_of_one_name_are_refused) {
     struct diag diag = {0};
     struct template_set *set = template_set_open(NULL, NULL, &diag);
@@ -318,7 +318,7 @@ Test(derive, tiles_may_follow_from_the_room_that_the_target_has) {
     template_set_close(set);
 }
 
-/* Others ask the variant for what the template derived, and for its grid. */
+/* Other code asks the variant for values that the template derived, and for its grid. */
 Test(derive, a_variant_knows_lets_launches_and_grid) {
     static const char source[] = "//$ let rows = threads / 8\n"
                                  "//$ if mask == causal\n"
@@ -348,7 +348,7 @@ Test(derive, a_variant_knows_lets_launches_and_grid) {
     template_set_close(set);
 }
 
-/* However many values a condition has, the reason says where it stands, and no value is cut. */
+/* A reason gives the location and cuts no value, however many values a condition has. */
 Test(derive, a_reason_is_never_cut) {
     enum { NAMES = 50 };
     struct text text = {0};

@@ -98,9 +98,9 @@ Test(diag, the_nearest_word_is_one_slip_away_and_not_just_any) {
         {"msk", "mask"},
         {"threadsss", "threads"},
         {"dev", "device"},
-        {"bloc", NULL}, /* two begin so */
+        {"bloc", NULL}, /* two names begin like this */
         {"float16", "fp16"},
-        {"float32", NULL}, /* fp32 is no candidate here */
+        {"float32", NULL}, /* fp32 is not a candidate here */
         {"xyz", NULL},
         {"", NULL},
         {"banana", NULL},

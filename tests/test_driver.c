@@ -1,5 +1,5 @@
-/* What the cuda device asks of a driver, and what it makes of every answer: on stand_in_cuda, so that no GPU is needed.
-   That a real driver takes it all is for test_cuda to show. */
+/* What the cuda device asks of a driver, and how it handles every answer. It runs on stand_in_cuda, so that no GPU is
+   needed. test_cuda shows that a real driver accepts it all. */
 #include "backend.h"
 #include "helper_cubin.h"
 #include "plan_text.h"
@@ -60,7 +60,7 @@ static void open_device(void) {
     stand_in_forget();
 }
 
-/* Whatever happened, nothing is left with the driver. */
+/* Whatever happened, the driver holds nothing afterwards. */
 static void close_device(void) {
     type->unload(backend, module);
     type->close(backend);
@@ -267,7 +267,7 @@ static enum att_status do_load(void) {
     return status;
 }
 
-/* What can be asked of a device, the calls it takes, and what its failure is called. */
+/* Operations on a device, a driver call of each, and how its failure is described. */
 static const struct {
     enum att_status (*act)(void);
     const char *symbol;
@@ -299,12 +299,12 @@ static const struct {
 };
 enum { ACTS = sizeof acts / sizeof *acts };
 
-/* A binary that could not be loaded for the device's sake is not a bad one. */
+/* A binary that could not be loaded because of the device is not a bad one. */
 static enum att_status of_a_lost_device(int act) {
     return acts[act].act == do_load ? ATT_NO_DEVICE : ATT_LAUNCH_FAILED;
 }
 
-/* But the kernel that flushes, which stays for the next time. */
+/* ... except the flush kernel, which stays for the next time. */
 Test(driver, every_refused_call_is_named_and_leaves_nothing, .init = load_and_allocate, .fini = close_device) {
     for (int i = 0; i < ACTS; i++) {
         char text[256];
@@ -418,7 +418,7 @@ Test(driver, is_told_the_grid_the_block_and_the_parameters, .init = load_and_all
     cr_expect_arr_eq(stand_in.params, &params, sizeof params);
 }
 
-/* The second kernel of plan_words waits for the launch ahead of it by itself. */
+/* The second kernel of plan_words waits for the preceding launch by itself. */
 static void open_with_a_dependent(int major, int version) {
     stand_in_reset();
     stand_in.params_size = sizeof(int);
@@ -454,7 +454,7 @@ Test(driver, a_kernel_that_waits_by_itself_may_start_early) {
 Test(driver, a_kernel_that_starts_early_divides_memory_as_its_neighbour_does) {
     open_with_a_dependent(9, 13000);
     type->unload(backend, module);
-    stand_in_fail("cuFuncSetAttribute", STAND_IN_INVALID_VALUE, 3); /* no more than a wish */
+    stand_in_fail("cuFuncSetAttribute", STAND_IN_INVALID_VALUE, 3); /* only a hint */
     stand_in_forget();
     cr_assert_eq(load(), ATT_OK, "%s", words());
     cr_expect(strstr(stand_in_calls(), "cuFuncSetAttribute second attribute=9 value=100\n"), "%s", stand_in_calls());
@@ -492,7 +492,7 @@ Test(driver, a_refused_early_start_is_a_plain_launch_and_not_asked_for_again) {
 
 Test(driver, a_launch_that_fails_for_another_reason_says_so) {
     open_with_a_dependent(9, 13000);
-    stand_in_fail("cuLaunchKernelEx", STAND_IN_INVALID_VALUE, 1); /* without the attribute, too */
+    stand_in_fail("cuLaunchKernelEx", STAND_IN_INVALID_VALUE, 1); /* not even without the attribute */
     expect_failure(launch_second(), ATT_LAUNCH_FAILED,
                    "launching a kernel: CUDA_ERROR_INVALID_VALUE, CUresult 1 (invalid argument)");
     stand_in_fail("cuLaunchKernelEx", STAND_IN_ILLEGAL_ADDRESS, 1);

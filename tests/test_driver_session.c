@@ -1,4 +1,4 @@
-/* A session on the stand-in driver: from a bundle's kernel to the bytes that a launch hands over. */
+/* A session on the stand-in driver: from a bundle's kernel to the bytes that a launch passes. */
 #include "gen.h"
 #include "helper_cubin.h"
 #include "params_layout.h"
@@ -32,7 +32,7 @@ static void log_message(void *context, enum att_log_level level, const char *mes
     text_print(&((struct sent *)context)->text, "%s\n", message);
 }
 
-/* The one kernel as `attile build` writes it, but for the binary. */
+/* Makes the one kernel as `attile build` writes it, except for the binary. */
 static void make_bundle_of(const char *words) {
     const struct input input = {"<problem>", words, strlen(words)};
     struct knobs knobs = knobs_default();
@@ -97,7 +97,7 @@ static void close_session(void) {
     text_free(&logged.text);
 }
 
-/* Tensors side by side from `memory` on, contiguous. */
+/* Contiguous tensors, one after another from `memory` on. */
 static struct att_args arguments_at(char *memory) {
     enum { Q = B * H * LQ * D * 2, K = B * KV * LK * D * 2 };
     return (struct att_args){.size = sizeof(struct att_args),
@@ -137,7 +137,7 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
     cr_expect(strstr(stand_in_calls(), " @204800 dims=64,333,2,2 strides=128,42624,85248 box=64,64,1,1 "), "%s",
               stand_in_calls());
     cr_expect_eq(count("cuTensorMapEncodeTiled"), 4);
-    /* two Q tiles of eight heads are less than the GPU has multiprocessors */
+    /* two Q tiles of eight heads are fewer than the GPU's multiprocessors */
     snprintf(
         launch, sizeof launch,
         "cuLaunchKernelEx %s grid=16,1,1 block=%d,1,1 shared=%d stream=0x5000 attributes=1\n    attribute 6: 1,0,0",
@@ -156,7 +156,7 @@ Test(driver_session, a_launch_hands_over_maps_and_parameters, .init = find_kerne
     cr_expect_eq(params.attention.scale, 0.25f);
 }
 
-/* A step behind the kernel may have no use for the maps. */
+/* A later launch of the plan may not need the maps. */
 Test(driver_session, a_launch_may_take_the_parameters_without_maps, .init = find_kernel, .fini = close_session) {
     const struct att_args args = arguments_at(stand_in_memory());
     struct attention_params params;
@@ -170,7 +170,7 @@ Test(driver_session, a_launch_may_take_the_parameters_without_maps, .init = find
     cr_expect_eq(params.len_kv, LK);
 }
 
-/* A template whose grid is wrong is found before a driver refuses it with fewer words. */
+/* A wrong grid of a template is found before a driver refuses it with a less helpful message. */
 Test(driver_session, clusters_are_whole, .init = find_kernel, .fini = close_session) {
     const struct att_args args = arguments_at(stand_in_memory());
     kernel->plan.launch[0].cluster = 3;
@@ -239,7 +239,7 @@ Test(driver_session, what_cannot_be_prepared_is_not_launched, .init = find_kerne
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
 }
 
-/* A kernel that faults is heard of later, in whatever waits for it; the session can then only be closed. */
+/* A kernel fault is reported later, by whatever waits for the kernel. The session can then only be closed. */
 Test(driver_session, a_fault_reaches_whoever_waits, .init = find_kernel, .fini = close_session) {
     const struct att_args args = arguments_at(stand_in_memory());
     char bytes[4];
@@ -251,7 +251,7 @@ Test(driver_session, a_fault_reaches_whoever_waits, .init = find_kernel, .fini =
                      "700 (an illegal memory access was encountered)");
     cr_expect_eq(att_copy_out(session, bytes, stand_in_memory(), sizeof bytes), ATT_LAUNCH_FAILED);
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
-    stand_in.modules = 0; /* a driver that has broken gives nothing back */
+    stand_in.modules = 0; /* a broken driver releases nothing */
 }
 
 Test(driver_session, a_binary_that_does_not_load_is_compiled_anew, .init = open_session, .fini = close_session) {
@@ -283,7 +283,7 @@ static enum att_status no_identity(struct backend *backend, const char *arch, st
     return ATT_OK;
 }
 
-/* Only what comes from the disk is worth another attempt: the compiler would make the same again. */
+/* Only a kernel from disk is worth another attempt: the compiler would make the same binary again. */
 Test(driver_session, what_was_just_compiled_and_does_not_load_is_not_compiled_again, .init = open_session,
      .fini = close_session) {
     struct backend_type type = backend_cuda;
@@ -316,7 +316,7 @@ static enum att_status open_with(const struct att_bundle_kernel *kernels, int co
     return att_open(&options, &session);
 }
 
-/* A launch does not read them: a captured graph is replayed with others. */
+/* A launch does not read them, since a captured graph is replayed with others. */
 Test(driver_session, lengths_and_page_numbers_on_the_device_are_checked_on_demand) {
     enum { SEQUENCES = 2, MOST = 64, PAGES = 8, PAGE = 16 };
     static const char paged[] = PROBLEM " layout=padded page_size=16 page_table=csr";
@@ -366,7 +366,7 @@ Test(driver_session, lengths_and_page_numbers_on_the_device_are_checked_on_deman
     close_session();
 }
 
-/* It loads when the kernel is found, so that no launch compiles. */
+/* The PTX loads when the kernel is found, so that no launch compiles. */
 Test(driver_session, the_driver_gets_ptx_where_no_binary_runs) {
     static const char ptx[] = ".version 7.0\n.target sm_80\n";
     make_bundle();
@@ -418,7 +418,7 @@ Test(driver_session, without_a_gpu_the_cpu_is_taken) {
     text_free(&logged.text);
 }
 
-/* A GPU that is there and does not work is no reason to be silently slow. */
+/* A GPU that is present but does not work is no reason to be silently slow. */
 Test(driver_session, a_gpu_that_has_no_memory_left_is_not_passed_over) {
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     stand_in_reset();

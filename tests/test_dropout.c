@@ -1,5 +1,5 @@
-/* Dropout: which weights are dropped, and what a launch may say of it. That all algorithms drop the weights which the oracle drops
-   is for the sweep (specs/attention_dropout.yaml). */
+/* Dropout: which weights are dropped, and what a launch may pass for it. The sweep (specs/attention_dropout.yaml)
+   checks that all algorithms drop the same weights as the oracle. */
 #include "helper_run.h"
 #include "oracle_dropout.h"
 
@@ -51,7 +51,8 @@ static int count_kept(float p, uint64_t seed, uint64_t offset, int64_t head, int
     return kept;
 }
 
-/* A count of n independent events of probability q stays within 6 deviations, sqrt(n q (1 - q)), but once in 5 10^8. */
+/* A count of n independent events of probability q stays within 6 deviations, sqrt(n q (1 - q)), except once
+   in 5 10^8. */
 Test(dropout, weights_are_kept_as_often_as_asked) {
     enum { ROWS = 512, COLUMNS = 512, COUNT = ROWS * COLUMNS };
     static const float probabilities[] = {0.01f, 0.1f, 0.5f, 0.9f};
@@ -65,7 +66,7 @@ Test(dropout, weights_are_kept_as_often_as_asked) {
     cr_expect_lt(count_kept(0x1.fffffep-1f, 1, 2, 0, 512, 512), 40, "1 - 2^-16 at most: 4 are expected");
 }
 
-/* The agreement of two masks with p = 1/2 is a count of events of probability 1/2. */
+/* The agreement of two masks with p = 1/2 counts events of probability 1/2. */
 Test(dropout, masks_of_other_seeds_offsets_heads_and_neighbours_are_independent) {
     enum { ROWS = 256, COLUMNS = 256, COUNT = ROWS * COLUMNS };
     static const struct {

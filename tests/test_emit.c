@@ -8,7 +8,7 @@
 
 /* --- lines --------------------------------------------------------------------------------------------------------- */
 
-/* Put the same bytes in pieces of every size: the lines must not depend on how they arrive. */
+/* Feeds the same bytes in pieces of every size: the lines must not depend on how they arrive. */
 static void expect_lines(const char *bytes, const char *expected) {
     size_t size = strlen(bytes);
     for (size_t piece = 1; piece <= size; piece++) {

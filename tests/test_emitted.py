@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""An emitted kernel is exactly its case: no function, type, field or constant in it that it does not use, and no comment
-about a file or a name that is not there. Checks every variant of specs/ and every recipe of the cookbook on the four kernels.
+"""An emitted kernel contains only what its case needs: no function, type, field or constant that it does not use, and
+no comment about a file or a name that it lacks. Checks every variant of specs/ and every recipe of the cookbook on the
+four kernels.
 
     tests/test_emitted.py build/release/cli/attile
 """
@@ -17,7 +18,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/attile"
 
-# The runtime fills the first ones, whatever a kernel reads of them; expressions fill the last two.
+# Structs that may have unused fields: the runtime fills all but the last two, and expressions fill those.
 WHOLE = {"attention_params", "attention_tma_params", "attention_param", "tensor_map", "softmax_params", "merge_params",
          "attention_backward_params", "attention_backward_tma_params", "param_gradient", "append_kv_params", "Where", "Keys"}
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -27,7 +28,7 @@ FIELDS = re.compile(r"    [A-Za-z_][\w<>:, *&]*\s[*&]?\w+(\[[^\]]*\])*(,\s*[*&]?
 
 
 def fields(code):
-    """(struct, field) of all structs at the left margin, but those of WHOLE."""
+    """Yields (struct, field) of all structs at the left margin, except those in WHOLE."""
     for struct in re.finditer(r"\nstruct\s+(?:alignas\(\w+\)\s+)?(\w+)[^{;]*\{(.*?)\n\};", code, re.S):
         for line in struct.group(2).split("\n"):
             if struct.group(1) not in WHOLE and FIELDS.fullmatch(line):
@@ -36,7 +37,7 @@ def fields(code):
 
 
 def unused(source):
-    """What stands in a source without use, in words."""
+    """Returns descriptions of everything in a source that is not used."""
     end = source.index("*/") + 2
     header, body = source[:end], source[end:]
     code = re.sub(r'"[^"\n]*"', '""', COMMENT.sub("", body))
@@ -53,12 +54,12 @@ def unused(source):
         rest = FILE.sub("", comment)
         names = re.findall(r"\b[A-Za-z]\w*_\w+\b", rest) + re.findall(r"`(\w+)`", rest)
         found += [f"a comment names {name}, which is not there" for name in names
-                  if name not in known and not re.fullmatch(r"[a-z]+_[a-z]", name)]  # those are mathematics: m_a, o_i
+                  if name not in known and not re.fullmatch(r"[a-z]+_[a-z]", name)]  # except mathematics: m_a, o_i
     return found
 
 
 def sources():
-    """(name, source) of all variants."""
+    """Yields (name, source) of all variants."""
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(glob.glob(f"{ROOT}/specs/*.yaml") + glob.glob(f"{ROOT}/specs/cookbook/*.yaml")):
             with open(path, encoding="utf-8") as file:

@@ -7,7 +7,7 @@
 
 /* --- text cases: template and knobs in, lines with their origins out ----------------------------------------------- */
 
-/* Knobs of a case are in a part called "knobs". */
+/* The knobs of a case are in a part called "knobs". */
 static struct knobs case_knobs(struct template_text *text) {
     struct knobs knobs = template_text_knobs();
     struct input input = {.name = "knobs"};
@@ -47,7 +47,7 @@ static void show_plan(const struct plan *plan, struct text *output) {
     text_print(output, "\n");
 }
 
-/* Everything below the header, each line behind the place it came from. */
+/* Shows everything below the header, each line after its origin. */
 static void show_body(const struct source *source, struct text *output) {
     const char *at = source->text.bytes, *end = at + source->text.size;
     bool in_header = true;
@@ -184,7 +184,7 @@ Test(expand, the_header_survives_any_spec_name) {
     const char *text = text_string(&x.source.text), *end = strstr(text, "*/");
     cr_assert(x.good);
     cr_expect_eq(memcmp(text, "/*", 2), 0);
-    cr_expect_str_eq(end, "*/\n\nint x;\n"); /* the first end of a comment is the header's own */
+    cr_expect_str_eq(end, "*/\n\nint x;\n"); /* the first end of a comment is that of the header */
     cr_expect_null(strchr(text, 0x1b));
     drop(&x);
 }

@@ -1,4 +1,4 @@
-/* attile explore and explain --model as a user meets them. */
+/* attile explore and explain --model as a user sees them. */
 #include "file.h"
 #include "helper_command.h"
 
@@ -61,7 +61,7 @@ Test(explore, the_best_are_compiled) {
     cr_expect_geq(count_of(&o.out, "\"pareto\": true"), 1, "somebody is on the front");
     command_done(&o);
     o = command_run(
-        "", "explore family=softmax --best 2 --json --jobs 2"); /* from the cache: the same but for clock times */
+        "", "explore family=softmax --best 2 --json --jobs 2"); /* from the cache: the same except for clock times */
     cr_expect_eq(count_of(&o.out, "\"outcome\": \"good\""), 2);
     cr_expect_eq(count_of(&o.out, "\"instructions\": -1"), 0);
     command_done(&o);

@@ -153,7 +153,7 @@ Test(expr, the_items_of_a_list_are_values_of_one_type) {
     expr_free(numbers);
 }
 
-/* Whatever nests, chains or just goes on is refused with a message, not with a crash. */
+/* Text that nests, chains or just goes on is refused with a message and does not crash. */
 Test(expr, depth_and_length_are_bounded) {
     static const char *const repeated[] = {"(",        "[",  "-",      "not ", "1+", "1+(",
                                            "true or ", "a[", "1 in [", "- (",  "x ", "9"};
@@ -174,7 +174,7 @@ Test(expr, depth_and_length_are_bounded) {
         }
 }
 
-/* Random token soup: either a value, a reason why there is none, or an error, and nothing else. */
+/* Random token soup gives a value, a reason why there is none, or an error, and nothing else. */
 Test(expr, token_soup_never_crashes) {
     static const char *const tokens[] = {"1",     "0",       "block_m", "mask", "causal", "pitch",
                                          "len_q", "skipped", "(",       ")",    "[",      "]",

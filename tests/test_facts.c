@@ -1,4 +1,4 @@
-/* What templates are told of a mask and a score beside their knobs. */
+/* What templates are told about a mask and a score besides their knobs. */
 #include "facts.h"
 #include "gen.h"
 

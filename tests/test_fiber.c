@@ -1,4 +1,4 @@
-/* Stacks must keep everything that a function call keeps, in whatever order they are switched. */
+/* Stacks must preserve everything that a function call preserves, in whatever order they are switched. */
 #include "host/fiber.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ static void run(void *argument) {
     context_arrived(&contexts[id], &main_context);
     _Alignas(16) volatile char aligned = 0;
     misalignment |= (uintptr_t)&aligned % 16;
-    /* More live values than there are registers to keep them in. */
+    /* More live values than registers can hold. */
     double a = id, b = 2 * id, c = 3 * id, sum = 0;
     long i = id, j = 10 * id, k = 100 * id;
     for (int round = 0; round < ROUNDS; round++) {

@@ -1,4 +1,5 @@
-/* Which kernels are tried: the template's own schedule, the model's first, and lots drawn the same way every time. */
+/* Which kernels are tried: the template's own schedule, the model's first choices, and random draws that are the
+   same every time. */
 #include "field.h"
 #include "tuned.h"
 
@@ -125,7 +126,7 @@ Test(field, says_problems_shortly_and_reads_them_back) {
     }
 }
 
-/* Some of its knobs have a default of their own, which the template does not repeat. */
+/* Some of its knobs have their own default, which the template does not repeat. */
 Test(field, has_the_own_schedule_of_a_template_from_any_other) {
     struct knobs knobs = knobs_default();
     struct variant wanted, found;
@@ -143,7 +144,7 @@ Test(field, has_the_own_schedule_of_a_template_from_any_other) {
     cr_expect_str_eq(found.name, wanted.name);
 }
 
-/* It is measured to the end, so it has to be one of the candidates. */
+/* It is measured to the end, so it must be one of the candidates. */
 Test(field, the_templates_own_is_among_the_candidates_or_nobody) {
     static const struct tuner_options options;
     struct tuner tuner;

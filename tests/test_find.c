@@ -216,7 +216,7 @@ Test(find, many_texts_are_remembered_up_to_a_limit) {
     att_close(session);
 }
 
-/* A device whose modules are counted and cost nothing. */
+/* A device that counts its modules, which cost nothing. */
 struct module {
     bool loaded;
 };
@@ -299,7 +299,7 @@ Test(find, kernels_given_back_are_unloaded_and_those_in_use_are_not) {
     att_release(find_number(session, 2));
     cr_expect_eq(modules_made, made + 1, "one of long ago is made anew");
     for (int i = 0; i < 5; i++)
-        att_release(held); /* more often than found */
+        att_release(held); /* more often than it was found */
     att_release(NULL);
     cr_expect_eq(find_number(session, 0), held);
     att_close(session);
@@ -390,7 +390,7 @@ Test(find, own_templates_are_used) {
     att_close(session);
 }
 
-/* Launches of one row a block, in templates that count the device's multiprocessors or ask for clusters. */
+/* Launches one row per block, in templates that count the device's multiprocessors or ask for clusters. */
 static enum att_status run_rows(const char *launch, uint64_t seed, float *rows, int count) {
     char text[1024];
     snprintf(
@@ -440,7 +440,7 @@ Test(find, clusters_divide_the_grid) {
     cr_expect_eq(run_rows("//$ launch rows grid rows block 32 shared 0 cluster 2", 0, rows, 7), ATT_INTERNAL);
 }
 
-/* That this process lacks a function says nothing against the kernel: another process may have it. */
+/* A function that this process lacks says nothing against the kernel: another process may have it. */
 Test(find, whole_kernels_that_do_not_load_stay_in_the_cache) {
     write_file("softmax_online.cu",
                "//$ default threads = 32\n"

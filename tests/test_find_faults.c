@@ -1,6 +1,6 @@
-/* att_find among failures: from an empty cache to a kernel, with each system call failing in each way, on the host device
-   and with NVRTC. What must hold: the kernel computes what it should, or the failure has a message; nothing crashes or
-   hangs; nothing bad is kept, so that the next use is right and the one after it comes from disk. */
+/* att_find under failures: from an empty cache to a kernel, with each system call failing in each way, on the host
+   device and with NVRTC. The kernel must compute what it should, or the failure must have a message. Nothing may crash
+   or hang, and nothing bad may be kept: the next use must be right, and the one after it must come from disk. */
 #include "find_probe.h"
 #include "helper_cache.h"
 #include "helper_faults.h"
@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* starting a process is slow there: a sample */
+enum { SANITIZED = 1 }; /* starting a process is slow there, so only a sample runs */
 #else
 enum { SANITIZED = 0 };
 #endif
 
 enum { OPENING = 1, END = 3, LENGTH = 300 };
 
-static char top[LENGTH]; /* the compiler's stand-in and what it hands out */
+static char top[LENGTH]; /* the stand-in compiler and the object that it hands out */
 
 static void setup(void) {
     const char *made = scratch_make_fast();
@@ -34,7 +34,7 @@ static void teardown(void) { scratch_remove(top); }
 
 TestSuite(find_faults, .init = setup, .fini = teardown, .timeout = 580);
 
-/* One use has a cache, the compiler's folder and strace's file of its own. */
+/* One use has its own cache, compiler folder and strace file. */
 struct site {
     char cache[LENGTH + 20], temporary[LENGTH + 20], trace[LENGTH + 20];
     const char *command[4];
@@ -55,7 +55,7 @@ static void remove_site(const struct site *site) {
     scratch_remove(site->temporary);
 }
 
-/* A C++ compiler takes most of the time and is not what is tested: its stand-in compiles once. */
+/* A C++ compiler takes most of the time and is not under test, so its stand-in compiles only once. */
 static void use_stand_in(void) {
     char path[LENGTH + 20];
     snprintf(path, sizeof path, "%s/compiler", top);
@@ -95,14 +95,15 @@ static void fail(const char *arch, const struct fault_call *call, const struct f
     remove_site(&site);
 }
 
-/* Not: a close that strace lets fail has closed nothing, so a pipe never ends, while the system's own close lets go in
-   any case. A futex that fails makes the C library abort. A lock that is interrupted for ever is waited for two minutes. */
+/* Excludes unfair faults. A close that strace fails has closed nothing, so a pipe never ends, whereas the system's own
+   close always releases the file. A futex that fails makes the C library abort. A lock that is interrupted for ever
+   makes the library wait for two minutes. */
 static bool is_fair(const struct fault_call *call, const struct fault *fault) {
     static const char *const unfair[] = {"close", "futex", "flock"};
     for (size_t i = 0; i < sizeof unfair / sizeof *unfair; i++)
         if (strcmp(call->name, unfair[i]) == 0 && (i < 2 || *fault->lasting))
             return false;
-    if (SANITIZED && faults_of_memory(call)) /* the sanitizer's own calls end the program */
+    if (SANITIZED && faults_of_memory(call)) /* the sanitizer's own calls would end the program */
         return false;
     return faults_possible(call, fault);
 }
@@ -114,8 +115,8 @@ static void record(const char *arch, int from, struct fault_trace *trace) {
     remove_site(&site);
 }
 
-/* One of `stride` faults between the first mark and the last; with `reads`, every fault of a read: one of those has once
-   ended in a cut kernel that was kept. */
+/* Injects one of `stride` faults between the first mark and the last; with `reads`, also every fault of a read: one of
+   those once left a truncated kernel in the cache. */
 static void fail_calls(const char *arch, int stride, bool reads) {
     static struct fault_trace trace;
     int done = 0, count = 0;
@@ -130,7 +131,7 @@ static void fail_calls(const char *arch, int stride, bool reads) {
     cr_log_info("%d faults in %d system calls", done, trace.count);
 }
 
-/* The stand-in then has what it hands out. */
+/* Makes the stand-in compile the object that it hands out. */
 static void warm_up(void) {
     struct site site;
     use_stand_in();

@@ -1,6 +1,6 @@
-/* The kernel that the library chooses first on a Hopper GPU is never one that the compiler has to refuse, and the one that it
-   chooses on other GPUs with tensor cores does not spill: several are within a few registers of it. All problems are too many for
-   one run, so each takes one in SHARDS of them (helper_part.h). */
+/* The kernel that the library chooses first on a Hopper GPU is never one that the compiler has to refuse, and the one
+   that it chooses on other GPUs with tensor cores does not spill. Several are within a few registers of that. There are
+   too many problems for one run, so each run takes one in SHARDS of them (helper_part.h). */
 #include "helper_part.h"
 #include "helper_spills.h"
 #include "session.h"
@@ -17,12 +17,12 @@ static const char *const masks[MASKS] = {"mask=none", "mask=causal", "mask=\"k <
 static const char *const scores[SCORES] = {"", "score=softcap(30)", "score=\"s + slope[h] * (k - q)\""};
 static const char *const dtypes[DTYPES] = {"bf16", "fp16"};
 
-/* Left open, and one and two Q tiles of 64 rows or two of 128 for each SM (choose_tiles.c). */
+/* Sizes left open, and sizes that give each SM one or two Q tiles of 64 rows, or two of 128 (choose_tiles.c). */
 static const char *const sizes[SIZES] = {"", "batch=1 heads=8 len_q=512 len_kv=512",
                                          "batch=1 heads=16 len_q=1024 len_kv=1024",
                                          "batch=1 heads=32 len_q=1024 len_kv=1024"};
 
-/* Declares what the problem so far reads. */
+/* Declares the parameters that the problem reads so far. */
 static void print_params(struct text *text) {
     static const struct {
         const char *read, *declared;
@@ -47,7 +47,8 @@ static void print_problem(int number, struct text *text) {
     print_params(text);
 }
 
-/* For GPUs without Hopper's units. Dimensions: such as leave half a step of a product, odd ones, and those of the default rows. */
+/* For GPUs without Hopper's units. Head dimensions: some leave half a step of a product, some are odd, some are those
+   of the default rows. */
 static const struct {
     const char *name, *arch;
 } gpus[] = {
@@ -66,10 +67,10 @@ enum {
     MMA_PROBLEMS = GPUS * MMA_DIMS * LAYOUTS * MMA_MASKS * SCORES * DTYPES,
     MMA_SHARDS = 127,
     ONE_REGISTER =
-        8, /* stored and loaded once by the launch that combines parts, where ptxas stops at 56 or 96 of them */
+        8, /* stored and loaded once by the launch that combines parts, where ptxas stops at 56 or 96 registers */
 };
 
-/* False when the choice is none for Hopper's own units, which is another matter. */
+/* False if the choice does not use Hopper's own units, which is another matter. */
 static bool check_choice(att_session *session, const char *problem) {
     struct request request;
     struct choice choice = {0};
@@ -105,7 +106,7 @@ Test(first_choice, is_never_refused_by_the_compiler) {
     att_close(session);
 }
 
-/* Gradients: for what their Hopper kernel cannot have the compiler's approval, the library would take half as fast a one. */
+/* Gradients: where the compiler rejects their Hopper kernel, the library would take one that is half as fast. */
 enum { GRADIENT_DIMS = 5, GRADIENT_SCORES = 4, GRADIENT_LAYOUTS = 3, SWITCHES = 4, GRADIENT_SHARDS = 257 };
 enum { GRADIENTS = GRADIENT_DIMS * MASKS * GRADIENT_SCORES * GRADIENT_LAYOUTS * SWITCHES };
 

@@ -1,4 +1,5 @@
-/* Sizes that a spec or problem fixes: constants in the source, the same numbers in the result, other sizes refused. */
+/* Sizes that a spec or problem fixes: they are constants in the source, give the same numbers, and other
+   sizes are refused. */
 #include "helper_run.h"
 #include "spec_test.h"
 

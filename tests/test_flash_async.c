@@ -1,6 +1,6 @@
-/* attention_flash_async.cu and attention_flash_mma.cu on unkind data, with every way to keep the running maximum: scores that grow, jump, are infinite,
-   equal or not there, values that are huge, against the oracle. With `rescale: from_sum` a row's reference comes from its
-   sum, and rows for which that was not enough are done over. */
+/* attention_flash_async.cu and attention_flash_mma.cu on difficult data, with every way to keep the running maximum,
+   against the oracle: scores that grow, jump, are infinite, equal or absent, and huge values. With `rescale: from_sum`
+   a row's reference comes from its sum, and rows for which that was not enough are recomputed. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ struct tensors {
 static struct kernel {
     const char *target, *mask, *input, *output, *schedule;
 } kernels[] = {
-    /* the first guess of m looks at a quarter of the scores */
+    /* the first estimate of m looks at a quarter of the scores */
     {"sm_90a", "none", "bf16", "bf16",
      "algorithm=flash_async rescale=from_sum block_m=64 block_n=32 overlap=intra_warpgroup"},
     /* ... at all of them */
@@ -38,7 +38,7 @@ static struct kernel {
      "algorithm=flash_async rescale=always block_m=128 block_n=32 overlap=pingpong"},
     {"sm_80", "causal", "bf16", "bf16", "algorithm=flash_mma rescale=lazy block_m=128 block_n=32 threads=128 stages=2"},
     {"sm_80", "none", "fp16", "fp32", "algorithm=flash_mma rescale=always block_m=64 block_n=16 threads=128 stages=1"},
-    /* keys in parts, of which some rows see nothing */
+    /* split keys; some rows see nothing of some parts */
     {"sm_90a", "causal", "bf16", "bf16",
      "algorithm=flash_async rescale=from_sum block_m=128 block_n=32 overlap=both splits=3"},
     {"sm_90a", "none", "fp16", "fp32",
@@ -71,7 +71,8 @@ struct bench {
 
 static float *row(float *tensor, int i) { return tensor + i * HEAD_DIM; }
 
-/* Normal numbers, and the first element of all queries 1, so that the first element of a key moves its score alike for all. */
+/* Fills the tensors with normal numbers. The first element of all queries is 1, so that the first element of a key
+   shifts its score equally for all queries. */
 static void fill(struct tensors *t, enum tolerance_type type, const int shape[3]) {
     unsigned seed = 5;
     t->type = type;
@@ -91,7 +92,7 @@ static enum tolerance_type type_of(const char *name) {
 
 static bool in_two_parts(const struct kernel *kernel) { return strstr(kernel->input, "tf32x3") != NULL; }
 
-/* What the kernel rounds weights to. */
+/* The type that the kernel rounds weights to. */
 static enum tolerance_type weights_of(const struct kernel *kernel) {
     return in_two_parts(kernel)            ? TOLERANCE_TF32X3
            : strstr(kernel->input, "tf32") ? TOLERANCE_TF32
@@ -126,7 +127,7 @@ static void check(struct bench *bench, int which, const char *name) {
               right_lse[first_lse], slack_lse[first_lse]);
 }
 
-/* Change the tensors by `argument`, and say in what way. */
+/* Changes the tensors by `argument`, and describes the change in `name`. */
 typedef void change(struct tensors *t, float argument, char name[WORDS]);
 
 /* --- scores that grow ---------------------------------------------------------------------------------------------- */
@@ -154,7 +155,7 @@ static void outliers(struct tensors *t, float factor, char name[WORDS]) {
     snprintf(name, WORDS, "outliers of %g", (double)factor);
 }
 
-/* Scores as large as the square of the factor, few of them alike. */
+/* Makes scores as large as the square of the factor, with few of them alike. */
 static void enlarge(struct tensors *t, float factor, char name[WORDS]) {
     for (int i = 0; i < t->heads * t->len_q * HEAD_DIM; i++)
         t->q[i] = run_round(t->q[i] * factor, t->type);
@@ -173,7 +174,7 @@ static void all_equal(struct tensors *t, float value, char name[WORDS]) {
 
 /* --- what is not finite -------------------------------------------------------------------------------------------- */
 
-/* Keys of which the first element is -infinity, so that their scores are. */
+/* Sets the first element of keys to -infinity, and so their scores. */
 static void lose(struct tensors *t, int from, int to, int step) {
     for (int key = from; key < to && key < t->len_kv; key += step)
         row(t->k, key)[0] = -INFINITY;
@@ -198,7 +199,7 @@ static void infinite_keys(struct tensors *t, float which, char name[WORDS]) {
     }
 }
 
-/* As above, and what is left has scores far from 0, so that an m of 0 would not do. */
+/* As above, but the remaining scores are far from 0, so that m = 0 would not do. */
 static void infinite_keys_and_a_shift(struct tensors *t, float shift, char name[WORDS]) {
     for (int key = 0; key < t->len_kv; key++)
         row(t->k, key)[0] = shift;
@@ -227,7 +228,7 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
     case 3: row(t->v, 0)[3] = NAN; break;
     case 4: row(t->v, t->len_kv - 1)[3] = NAN; break;
     case 5: row(t->v, t->len_kv - 2)[3] = INFINITY; break;
-    case 6: row(t->v, t->len_kv - 2)[HEAD_DIM - 1] = NAN; break; /* not in the first pass over columns */
+    case 6: row(t->v, t->len_kv - 2)[HEAD_DIM - 1] = NAN; break; /* outside the first pass over columns */
     case 7:
         for (int key = 0; key < t->len_kv; key++)
             row(t->v, key)[5] = NAN;
@@ -241,14 +242,14 @@ static void not_a_number(struct tensors *t, float which, char name[WORDS]) {
         row(t->v, t->len_kv - 2)[3] = INFINITY;
         row(t->v, t->len_kv - 2)[4] = -INFINITY;
         break;
-    case 10: /* rows that see the first only: 37 is NaN, 4 is infinite, and 36 is neither; the two have passes of their own */
+    case 10: /* rows that see only the first: 37 is NaN, 4 is infinite, 36 is neither; the two have separate passes */
         row(t->v, 0)[37] = row(t->v, t->len_kv - 2)[4] = row(t->v, t->len_kv - 2)[36] = NAN;
         row(t->v, 0)[4] = INFINITY;
         break;
     }
 }
 
-/* The parts of an infinity give NaN (docs/numerics.md). */
+/* An infinity split into parts gives NaN (docs/numerics.md). */
 static bool is_infinite(change *how, float argument) {
     return how == infinite_keys || how == infinite_keys_and_a_shift ||
            (how == not_a_number && (argument == 5 || argument >= 9));
@@ -284,7 +285,7 @@ static const struct {
     {huge_values, {0, 20, 29, -10, -20, -61}, 6},
 };
 
-/* A process for each kernel, which is what takes time. */
+/* One process for each kernel, since kernels take the time. */
 ParameterizedTestParameters(flash_async, unkind_data_agrees_with_the_oracle) {
     static int which[KERNELS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
     return cr_make_param_array(int, which, KERNELS);
@@ -303,7 +304,7 @@ ParameterizedTest(int *which, flash_async, unkind_data_agrees_with_the_oracle) {
                 if (in_two_parts(kernel) && is_infinite(cases[c].change, cases[c].argument[a]))
                     continue;
                 if (strstr(kernel->input, "tf32") && cases[c].change == enlarge)
-                    continue; /* so large scores are off by more than 1: the bound is of first order */
+                    continue; /* scores this large are off by more than 1, and the bound is of first order */
                 fill(&bench.tensors, type_of(kernel->input), shapes[i]);
                 cases[c].change(&bench.tensors, cases[c].argument[a], name);
                 check(&bench, *which, name);

@@ -1,4 +1,4 @@
-/* attention_flash_mma.cu: what its copies make of tensors that lie anywhere, what it refuses, and its shared memory. */
+/* attention_flash_mma.cu: how its copies handle tensors at any address, what it refuses, and its shared memory. */
 #include "attile.h"
 
 #include <criterion/criterion.h>
@@ -26,7 +26,7 @@ static att_kernel *find(att_session *session, const char *problem, const char *s
     return kernel;
 }
 
-/* Rows of `columns` elements, `gap` further apart than that, `shift` elements behind an aligned address. */
+/* Rows of `columns` elements, with `gap` elements between them, from `shift` elements after an aligned address. */
 struct place {
     int gap, shift;
 };
@@ -35,7 +35,7 @@ static uint16_t *put(att_session *session, uint16_t **base, int rows, int column
     uint16_t *host = malloc(2 * MOST);
     int pitch = columns + at.gap;
     cr_assert(host && at.shift + rows * pitch < MOST);
-    memset(host, 0xff, 2 * MOST); /* NaN beside the rows */
+    memset(host, 0xff, 2 * MOST); /* NaN between the rows */
     for (int row = 0; row < rows; row++)
         for (int i = 0; i < columns; i++) {
             float x = (float)((seed = seed * 1664525 + 1013904223) >> 8) / 0x1p23f - 1;
@@ -54,7 +54,7 @@ static struct att_tensor tensor(uint16_t *data, int rows, int columns, struct pl
     return (struct att_tensor){data, H * rows * pitch, rows * pitch, pitch};
 }
 
-/* O without gaps. */
+/* Computes O and returns it without gaps. */
 static void run(att_session *session, att_kernel *kernel, int d, int d_v, struct place at, float scale, uint16_t *o) {
     uint16_t *base[4], *q = put(session, &base[0], H * LQ, d, at, 1), *k = put(session, &base[1], H * LK, d, at, 2),
                        *v = put(session, &base[2], H * LK, d_v, at, 3),
@@ -83,7 +83,7 @@ static void run(att_session *session, att_kernel *kernel, int d, int d_v, struct
         att_free(session, base[i]);
 }
 
-/* Pieces of 16, 8, 4 and 2 bytes: the same bits. */
+/* Copies in pieces of 16, 8, 4 and 2 bytes give the same bits. */
 static void check_places(const char *problem, const char *schedule, int d, int d_v) {
     static const struct place places[] = {{8, 0}, {4, 0}, {2, 0}, {1, 0}, {0, 8}, {0, 4}, {0, 2}, {0, 1}, {3, 5}};
     static uint16_t aligned[MOST], o[MOST];
@@ -200,7 +200,7 @@ Test(flash_mma, packs_no_more_than_64_heads) {
         unsigned short *memory;
         cr_assert_eq(att_alloc(session, 2 * HEADS * D * sizeof *memory, (void **)&memory), ATT_OK);
         for (int j = 0; j < HEADS * D; j++)
-            memory[j] = (unsigned short)(0x3f80 + j % D); /* in bf16, from 1 on; of the only key, O is V */
+            memory[j] = (unsigned short)(0x3f80 + j % D); /* in bf16, from 1 on; with only one key, O is V */
         struct att_tensor all = {memory, HEADS * D, D, D}, one = {memory, D, D, D},
                           out = {memory + HEADS * D, HEADS * D, D, D};
         struct att_args args = {.size = sizeof args,

@@ -1,5 +1,5 @@
 /* attention_flash_tiled.cu beyond its defaults on the ladder: every head size has a default that fits, and every way to
-   deal a tile out to threads gives the oracle's answer. */
+   divide a tile among threads gives the oracle's answer. */
 #include "gen.h"
 #include "helper_run.h"
 
@@ -36,7 +36,7 @@ Test(flash_tiled, every_head_size_has_sizes_that_fit_every_target) {
     for (int t = 0; t < 3; t++) {
         for (int head_dim = 1; head_dim <= 256; head_dim++)
             cr_expect(fits(set, targets[t], dtypes[head_dim % 3], head_dim, head_dim));
-        for (int head_dim = 8; head_dim <= 256; head_dim += 31) /* 256 among them */
+        for (int head_dim = 8; head_dim <= 256; head_dim += 31) /* includes 256 */
             for (int head_dim_v = 1; head_dim_v <= 256; head_dim_v += 15)
                 cr_expect(fits(set, targets[t], dtypes[head_dim_v % 3], head_dim, head_dim_v));
     }
@@ -51,7 +51,7 @@ static float *array(int64_t count) {
 
 enum { HEADS = 2, KV_HEADS = 1, LEN_Q = 45 };
 
-/* V holds a NaN in its last row, which under a causal mask only the last query may see. */
+/* The last row of V holds a NaN, which under a causal mask only the last query may see. */
 static void check(att_session *session, const char *schedule, const char *mask, const char *target, int head_dim,
                   int head_dim_v, int len_kv) {
     float *q = array(HEADS * LEN_Q * head_dim), *k = array(len_kv * head_dim), *v = array(len_kv * head_dim_v);
@@ -102,13 +102,13 @@ static void check(att_session *session, const char *schedule, const char *mask, 
 
 Test(flash_tiled, every_split_of_a_tile_agrees_with_the_oracle) {
     static const char *const schedules[] = {
-        QUERIES_ON_CHIP " block_m=32 block_n=16 thread_m=4 thread_n=4", /* 4 lanes to a row */
+        QUERIES_ON_CHIP " block_m=32 block_n=16 thread_m=4 thread_n=4", /* 4 lanes per row */
         QUERIES_ON_CHIP " block_m=16 block_n=32 thread_m=2 thread_n=4", /* 8 */
         QUERIES_ON_CHIP " block_m=64 block_n=64 thread_m=8 thread_n=8",
         QUERIES_ON_CHIP " block_m=32 block_n=64 thread_m=1 thread_n=4",  /* 16, and many warps */
-        QUERIES_ON_CHIP " block_m=24 block_n=96 thread_m=3 thread_n=12", /* nothing a power of two */
+        QUERIES_ON_CHIP " block_m=24 block_n=96 thread_m=3 thread_n=12", /* no power of two */
     };
-    enum { ONE_SHORT = 2 * 96 - 1 }; /* of whole tiles, whichever of these sizes they have */
+    enum { ONE_SHORT = 2 * 96 - 1 }; /* one short of whole tiles, for each of these sizes */
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         check(session, schedules[i], "causal", i % 2 ? "any" : "sm_80", 20, 36, 83);
@@ -122,7 +122,7 @@ Test(flash_tiled, every_split_of_a_tile_agrees_with_the_oracle) {
 
 enum { BATCH = 2, LENGTH = 20, D = 8, ELEMENTS = 4096 };
 
-/* Strides of contiguous rows, with more elements than needed from batch to batch and so on. */
+/* Strides of contiguous rows, with extra elements between batches, heads and rows. */
 static struct att_tensor place(char *memory, int bytes, int shift, int batch, int head, int row) {
     int64_t row_stride = D + row, head_stride = LENGTH * row_stride + head;
     return (struct att_tensor){memory + shift * bytes, HEADS * head_stride + batch, head_stride, row_stride};
@@ -133,7 +133,7 @@ static int64_t element(const struct att_tensor *tensor, int i) {
     return batch * tensor->batch_stride + head * tensor->head_stride + row * tensor->row_stride + column;
 }
 
-/* Q, K, V and O begin where the tensors say; what O is then, element by element, as bits. */
+/* Runs with Q, K, V and O where the tensors say. `o` gets O, element by element, as bits. */
 static void run_placed(att_session *session, att_kernel *kernel, int bytes, char *const memory[4],
                        const struct att_tensor tensors[4], uint32_t o[BATCH * HEADS * LENGTH * D]) {
     static char cells[ELEMENTS * 4];
@@ -155,7 +155,7 @@ static void run_placed(att_session *session, att_kernel *kernel, int bytes, char
             float x;
             run_fill(&x, 1, TOLERANCE_BF16, &seed);
             char *to = cells + ((char *)(uintptr_t)tensors[t].data - memory[t]) + element(&tensors[t], i) * bytes;
-            memcpy(to, (char *)&x + 4 - bytes, (size_t)bytes); /* its upper half is the same number as bf16 */
+            memcpy(to, (char *)&x + 4 - bytes, (size_t)bytes); /* the upper half of x is the same number as bf16 */
         }
         cr_assert_eq(att_copy_in(session, memory[t], cells, sizeof cells), ATT_OK);
     }
@@ -167,8 +167,8 @@ static void run_placed(att_session *session, att_kernel *kernel, int bytes, char
     }
 }
 
-/* Four elements at a time may be read and written only where all rows begin at multiples of four. The host device refuses a
-   vector that is not aligned. */
+/* The kernel may read and write four elements at a time only where all rows begin at multiples of four. The host device
+   refuses an unaligned vector. */
 Test(flash_tiled, any_address_and_stride_gives_the_same_bits) {
     static const struct {
         int shift, batch, head, row;

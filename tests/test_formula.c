@@ -215,7 +215,7 @@ Test(formula, every_entry_of_the_table_is_written_in_the_language) {
         struct text call = {0};
         struct diag diag = {0};
         text_print(&call, entry->params[0] ? "%s(" : "%s", entry->name);
-        /* Declare its parameters under their own names, and hand those over. */
+        /* Declares its parameters as my_NAME, and passes those. */
         for (const char *at = entry->params; *at;) {
             char name[32], type[128];
             size_t size = strcspn(at, ":"), end = size + 2;
@@ -274,7 +274,7 @@ Test(formula, size_and_depth_are_limited) {
     formula_scope_free(&scope);
 }
 
-/* Against differences of the evaluator, wherever both sides agree on one. */
+/* Compares with differences of the evaluator, wherever the left and the right one agree. */
 Test(formula, slopes_are_those_of_the_score) {
     struct formula_scope scope;
     int compared = 0;
@@ -315,7 +315,7 @@ Test(formula, slopes_are_those_of_the_score) {
 }
 
 Test(formula, indices_that_step_by_query_are_found) {
-    enum { NEVER = 99 }; /* the same from each query to the next */
+    enum { NEVER = 99 }; /* the step varies from query to query */
     static const char declared[] = "t: float[100]";
     static const struct {
         const char *index;
@@ -349,7 +349,7 @@ Test(formula, indices_that_step_by_query_are_found) {
     }
 }
 
-/* `then` names what came before as often as it likes: the parts are counted as if they were written out. */
+/* `then` may repeat what precedes it any number of times, so parts are counted as if they were written out. */
 Test(formula, chains_cannot_grow_without_bound) {
     struct text text = {0};
     struct formula_scope scope;
@@ -423,7 +423,7 @@ Test(formula, values_are_those_of_the_definition) {
     fixture.scalar[0].integer = 4;
     fixture.scalar[2].real = 2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bool refused = strstr(cases[i].score, " and ") != NULL; /* true is no number */
+        bool refused = strstr(cases[i].score, " and ") != NULL; /* true is not a number */
         struct formula *formula = formula_fixture_parse(FORMULA_SCORE, cases[i].score, &scope, !refused);
         cr_assert_eq(formula == NULL, refused, "%s", cases[i].score);
         double found = formula ? formula_score(formula, &fixture.env) : 0, wanted = cases[i].value;
@@ -458,11 +458,11 @@ Test(formula, conditions_too_long_for_a_line_go_on_in_the_next) {
     formula_scope_free(&scope);
 }
 
-/* Scalars of YAML, of which the reader knows where they begin and what they say. */
+/* YAML scalars: the reader knows where they begin and what they contain. */
 Test(formula, errors_point_into_folded_text) {
     static const struct {
-        const char *input; /* the formula's place is line 1, column 4 */
-        const char *text;  /* what YAML makes of it */
+        const char *input; /* the formula begins at line 1, column 4 */
+        const char *text;  /* the text that YAML makes of it */
         int line, col;
     } cases[] = {
         {"m: k <= q and\n    k < what", "k <= q and k < what", 2, 9},
@@ -471,7 +471,7 @@ Test(formula, errors_point_into_folded_text) {
         {"m: \"k <= q\n   and k < what\"", "k <= q and k < what", 2, 12},
         {"m: 'k < what'", "k < what", 1, 9},
         {"m: k <= q and", "k <= q and", 1, 14},
-        {"m: \"k \\x3c what\"", "k < what", 1, 8}, /* an escape: what is known is where it begins */
+        {"m: \"k \\x3c what\"", "k < what", 1, 8}, /* an escape: only the beginning is known */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct input input = {"spec.yaml", cases[i].input, strlen(cases[i].input)};

@@ -13,7 +13,7 @@ static bool sees(const struct formula *mask, struct formula_env *env, int64_t q,
 }
 
 struct tile_count {
-    int tiles, needless; /* needless: bounds said "perhaps" where brute force knows */
+    int tiles, needless; /* needless: bounds say "perhaps" where brute force knows */
 };
 
 static void check_tile(const char *text, const struct formula *mask, const struct formula *some,
@@ -85,7 +85,7 @@ Test(formula_bound, tiles_of_plain_masks_are_known_exactly) {
         for (int round = 0; round < 20; round++)
             check_tiles(masks[i], &scope, &seed, &count);
         cr_expect_gt(count.tiles, 100);
-        /* Values of a tensor between its least and its most are not looked for. */
+        /* Bounds do not search a tensor for values between its minimum and maximum. */
         cr_expect(count.needless == 0 || i == 10, "%s: %d of %d tiles", masks[i], count.needless, count.tiles);
     }
     formula_scope_free(&scope);
@@ -179,7 +179,7 @@ Test(formula_bound, common_masks_need_no_classification) {
     formula_scope_free(&scope);
 }
 
-/* The ends of what a parameter and an element may be: 2^30 - 1 and 2^31 - 1 and their negatives. */
+/* The extremes of a parameter and of an element: 2^30 - 1 and 2^31 - 1 and their negatives. */
 Test(formula_bound, keys_that_no_int_can_count_to_are_not_looked_for) {
     static const char *const masks[] = {"k >= window * 4",          "k > doc[b, 0]",      "k >= -4 * window",
                                         "k >= doc[b, 0] - window",  "k < window * 4",     "k <= doc[b, 0]",
@@ -202,7 +202,7 @@ Test(formula_bound, indices_that_may_leave_their_tensor_are_refused) {
     static const struct {
         const char *mask;
         int64_t len_q, len_kv;
-        const char *message; /* a part of it; null = accepted */
+        const char *message; /* part of the message; null = accepted */
     } cases[] = {
         {"doc[b, k] == 1", 8, 8, NULL},
         {"doc[b, q] == doc[b, k]", 8, 8, NULL},

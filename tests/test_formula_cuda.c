@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What is printed as C++ says the same as the evaluator: random formulas, and their bounds, are compiled in one go by
-   the host's compiler, which traps where an integer overflows or a shift goes too far. */
+/* The printed C++ gives the same values as the evaluator. The host's compiler compiles random formulas and their bounds
+   in one go, and traps where an integer overflows or a shift goes too far. */
 
 enum { FORMULAS = 160, EACH = 8 };
 
 struct sample {
     struct text text;
-    struct formula *formula[EACH]; /* itself, and of a mask: some, all, first, end, full_first, full_end */
+    struct formula *formula[EACH]; /* itself, and for a mask: some, all, first, end, full_first, full_end */
     int count;
 };
 
@@ -95,7 +95,7 @@ static double expected(const struct formula *formula, const struct formula_env *
     }
 }
 
-/* fp32 against double: relative to what a few roundings of moderate numbers make; ranges of float come out as infinity. */
+/* Compares fp32 with double, within a few roundings of moderate numbers. Values above 1e6 are not compared. */
 static bool agree(enum formula_type type, double found, double wanted) {
     if (type != FORMULA_REAL)
         return found == wanted;

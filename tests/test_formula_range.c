@@ -2,7 +2,7 @@
 
 #include <criterion/criterion.h>
 
-/* What an operation gives for two integers, as formulas are evaluated. */
+/* Returns what an operation gives for two integers when a formula is evaluated. */
 static int64_t value(enum tree_op op, int64_t x, int64_t y) {
     switch (op) {
     case OP_ADD: return x + y;
@@ -38,7 +38,8 @@ static void check(enum tree_op op, struct tree_range a, struct tree_range b) {
         }
 }
 
-/* A range may be too wide, never too narrow: tiles are skipped by it. Every pair of ranges of small numbers. */
+/* A range may be too wide, never too narrow, since tiles are skipped by it. Tests every pair of ranges
+   of small numbers. */
 Test(formula_range, holds_every_value) {
     static const enum tree_op ops[] = {
         OP_ADD, OP_SUBTRACT, OP_MULTIPLY,   OP_FLOOR_DIVIDE, OP_MODULO, OP_AND_BITS,   OP_OR_BITS, OP_XOR_BITS,
@@ -52,7 +53,7 @@ Test(formula_range, holds_every_value) {
                         check(ops[i], (struct tree_range){a, b}, (struct tree_range){c, d});
 }
 
-/* Of one number each, there is nothing to be vague about. */
+/* If each range is a single number, the result must be exact. */
 Test(formula_range, of_single_numbers_is_their_value) {
     static const enum tree_op ops[] = {OP_ADD, OP_SUBTRACT, OP_MULTIPLY, OP_FLOOR_DIVIDE, OP_AND_BITS,   OP_OR_BITS,
                                        OP_MIN, OP_MAX,      OP_LESS,     OP_EQUAL,        OP_SHIFT_RIGHT};

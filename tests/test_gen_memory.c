@@ -1,5 +1,5 @@
-/* The generator when memory runs out: let the first, second, third, ... allocation fail, and see an error each time,
-   never a crash or a source that is not whole. The build wraps the allocators (tests/CMakeLists.txt). */
+/* The generator when memory runs out: the first, second, third, ... allocation fails. Each time there must be an error,
+   never a crash or an incomplete source. The build wraps the allocators (tests/CMakeLists.txt). */
 #include "formula.h"
 #include "helper_template.h"
 
@@ -45,7 +45,7 @@ static const char templates[] = "//$ default block_m = 8\n"
                                 "@ p\nint y;\n"
                                 "@ bitmap\n";
 
-/* The whole way once; false when any stage reported an error. */
+/* Runs all stages once. False if one of them reported an error. */
 static bool generate(struct text *output, struct diag *diag) {
     struct template_text text = {templates, sizeof templates - 1};
     struct template_set *set = template_text_open(&text, diag);
@@ -112,7 +112,7 @@ static bool print_mask(const struct formula *mask, const struct formula_env *env
     if (good)
         formula_print_helpers(made, 7, output);
     long before = left;
-    left = 0; /* a launch checks indices, and may not allocate */
+    left = 0; /* a launch checks indices and may not allocate */
     cr_assert(formula_check_indices(mask, env, message), "%s", message);
     left = before;
     formula_free(some);

@@ -1,5 +1,6 @@
-/* A decode step in a CUDA graph: captured once, it stays right while lengths, places of tokens and page numbers change in device memory.
-   On a GPU the graph is replayed; the host device, which has none, launches again with the same arguments. */
+/* A decode step in a CUDA graph: captured once, it stays right while lengths, token positions and page numbers
+   change in device memory. On a GPU the graph is replayed; the host device has no graphs and launches again with
+   the same arguments. */
 #include "helper_driver.h"
 #include "helper_run.h"
 #include "tensor.h"
@@ -15,11 +16,11 @@ enum { PAGE = 16, COLUMNS = (LKV + PAGE - 1) / PAGE, PAGES = BATCH * COLUMNS };
 enum { Q = TOKENS * HEADS * D, CACHE = PAGES * PAGE * KV * D, LSE = HEADS * TOKENS };
 enum { ROW_Q = HEADS * D, ROW_KV = KV * D };
 
-/* What changes from replay to replay. */
+/* What changes between replays. */
 struct step {
     int32_t lengths[BATCH];
-    int32_t cu_q[BATCH + 1]; /* of packed queries; else each sequence has LQ */
-    int pages;               /* another order of the pages for another number */
+    int32_t cu_q[BATCH + 1]; /* for packed queries; otherwise each sequence has LQ */
+    int pages;               /* each number gives another order of the pages */
 };
 
 static const struct step steps[] = {
@@ -29,7 +30,7 @@ static const struct step steps[] = {
     {{64, LKV, 0, 1}, {0, 2, 4, 4, 4}, 3},
     {{1, 0, 0, 2}, {0, 1, 1, 1, 3}, 0}};
 
-struct arrays { /* of int32, as a launch takes them */
+struct arrays { /* int32 arrays, as a launch takes them */
     int32_t lengths[BATCH], cu_q[BATCH + 1], table[PAGES], indptr[BATCH + 1], indices[PAGES];
 };
 
@@ -57,7 +58,7 @@ static void *on_device(att_session *session, const void *from, size_t bytes) {
     return memory;
 }
 
-/* bf16 of numbers that are rounded to it. */
+/* Fills `values` with numbers that are rounded to bf16, and uploads them as bf16. */
 static void *upload(att_session *session, float *values, int64_t count, unsigned seed) {
     uint16_t *bits = malloc((size_t)count * sizeof *bits);
     cr_assert_not_null(bits);
@@ -69,7 +70,7 @@ static void *upload(att_session *session, float *values, int64_t count, unsigned
     return memory;
 }
 
-/* Columns of the table that a sequence has not are -1: nobody may read them. */
+/* Table columns beyond a sequence's pages are -1: nobody may read them. */
 static void set_arrays(struct fixture *f, const struct step *step) {
     struct arrays *a = &f->arrays;
     memcpy(a->lengths, step->lengths, sizeof a->lengths);
@@ -133,7 +134,7 @@ static void capture(struct fixture *f) {
     f->graph = driver_capture_end(f->stream);
 }
 
-/* One step more. O and LSE are NaN before, so that nothing is left of the step before. */
+/* Runs one more step. O and LSE are NaN before, so that nothing of the previous step remains. */
 static void replay(struct fixture *f) {
     struct numbers *n = f->numbers;
     memset(n->o, 0xff, sizeof n->o);
@@ -194,7 +195,7 @@ static void check_sequence(const struct fixture *f, int step, int b) {
         }
 }
 
-/* Rows of no sequence are as they were. */
+/* Rows that belong to no sequence are unchanged. */
 static void check_untouched(const struct fixture *f, int step) {
     for (int token = f->arrays.cu_q[BATCH]; token < TOKENS; token++)
         for (int h = 0; h < HEADS; h++) {
@@ -216,7 +217,7 @@ static const struct {
     {DECODE "layout=padded batch_invariant=1", false, false},
 };
 
-/* `target`: " target=sm_80" where no GPU says it. */
+/* `target`: " target=sm_80" where no GPU determines it. */
 static void run_case(att_session *session, int number, const char *target, bool graph) {
     char problem[200];
     struct fixture f = {.session = session,

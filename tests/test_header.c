@@ -1,4 +1,4 @@
-/* attile.h alone must serve C and C++ users under strict warnings, and define nothing without its prefix. */
+/* attile.h alone must compile for C and C++ users under strict warnings, and define nothing without its prefix. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The host device's Hopper units, by hand-written kernels: what they compute, and what they refuse. */
+/* The host device's Hopper units, with hand-written kernels: what they compute, and what they refuse. */
 #include "helper_kernel.h"
 #include "knobs.h"
 
@@ -33,7 +33,7 @@ enum { BOX_ROWS = 16, BOX_COLS = 64 };
 
 static size_t elements(const struct array *a) { return (size_t)a->cols * (size_t)(a->rows * a->heads * a->batch); }
 
-/* Boxes of BOX_ROWS rows, `side` of one head and as many heads as that makes. */
+/* Boxes of BOX_ROWS rows: `side` rows of one head, and as many heads as that makes. */
 static void encode_heads(struct device *device, const struct array *a, int side, void *data, void *map) {
     struct map_request request = {
         .data = data,
@@ -59,7 +59,7 @@ static void encode(struct device *device, const struct array *a, void *data, voi
 static const struct refusal {
     const char *name, *source;
     int threads;
-    const char *words[3]; /* of the message; none = nothing to refuse */
+    const char *words[3]; /* in the message; none = nothing to refuse */
 } refusals[] = {
     {"intact",
      WORDS INIT(1) "if (t == 0) { barrier_expect(barrier, 2048); " LOAD("shared") "}\nbarrier_wait(barrier, 0);\n}\n",
@@ -195,8 +195,8 @@ Test(hopper, what_the_hardware_would_answer_with_a_hang_or_garbage_is_refused) {
         }
 }
 
-/* Warp 3 looks for phase 0 some time. Warps 0 to 2 do not wait for it before they let the barrier go round twice, but they
-   have much to do before that. */
+/* Warp 3 looks for phase 0 at some time. Warps 0 to 2 do not wait for that before they let the barrier complete two
+   more phases, but they have much to do first. */
 #define ROUNDS                                                                                                         \
     WORDS INIT(1) "if (t == 0) barrier_arrive(barrier);\nbarrier_wait(barrier, 0);\n"                                  \
                   "if (t < 96) for (int i = 0; i < 20; i++) named_barrier_sync(1, 96);\n"
@@ -241,7 +241,7 @@ static const char copy_box[] =
            "tma_store_wait_read(); }\n"
            "}\n";
 
-/* Element (col, row) of the box at `place`, or -1 outside of the array. */
+/* Returns element (col, row) of the box at `place`, or -1 outside the array. */
 static long find(const struct array *a, int side, const int place[4], int row, int col) {
     int c = place[0] + col, r = place[1] + row % side, h = place[2] + row / side;
     if (c < 0 || c >= a->cols || r < 0 || r >= a->rows || h < 0 || h >= a->heads || place[3] < 0 ||
@@ -291,11 +291,11 @@ static void check_boxes(int side) {
 }
 
 Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
-    for (int side = BOX_ROWS; side; side = side == BOX_ROWS ? 8 : 0) /* 8: two heads a box */
+    for (int side = BOX_ROWS; side; side = side == BOX_ROWS ? 8 : 0) /* 8: two heads per box */
         check_boxes(side);
 }
 
-/* Each of three blocks adds its number to floats 4 to 131, and then changes what it has added. */
+/* Each of three blocks adds its number to floats 4 to 131, then overwrites what it has added. */
 static const char add[] =
     WORDS "float *place = (float *)(shared + 80);\n"
           "for (int i = t; i < 128; i += 32) place[i] = blockIdx.x + i + 1;\n"
@@ -369,8 +369,9 @@ Test(hopper, a_map_keeps_the_rules_of_the_hardware) {
 
 /* --- products ------------------------------------------------------------------------------------------------------ */
 
-/* S = A (64, 32) B (N, 32)^T in two steps; then O = 1 + S C (N, M). Constants N, M, BF and OTHER are put before: A is in
-   shared memory and S in registers, or the other way round. A tile of R rows lies in panels of 64 columns. */
+/* S = A (64, 32) B (N, 32)^T in two steps; then O = 1 + S C (N, M). The constants N, M, BF and OTHER precede
+   this text. A is in shared memory and S in registers, or the other way round. A tile of R rows is stored in
+   panels of 64 columns. */
 static const char multiply[] = WORDS
     "unsigned short *a = (unsigned short *)shared, *b = a + 64 * 64, *c = b + N * 64, *panel;\n"
     "auto put = [&](unsigned short *tile, int rows, int row, int col, float x) {\n"
@@ -446,7 +447,7 @@ Test(hopper, products_are_right_and_registers_poisoned_until_the_wait) {
             check_product(sizes[i].n, sizes[i].m, seed >= SEEDS / 2, (seed + i) % 2, seed);
 }
 
-/* Values that 16 bits hold in every way: subnormals, the largest, infinity, NaN. */
+/* All kinds of 16-bit values: subnormals, the largest, infinity, NaN. */
 Test(hopper, operands_are_widened_exactly) {
     static const char source[] =
         WORDS "unsigned short *a = (unsigned short *)shared, *b = a + 64 * 64; const int *in = (const int *)p.y;\n"

@@ -1,4 +1,4 @@
-/* The host device must run kernels as a GPU would, and name what a GPU would leave to luck. */
+/* The host device must run kernels as a GPU would, and report what a GPU would leave to chance. */
 #include "helper_kernel.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@
 
 static const enum att_host_mode modes[] = {ATT_HOST_CHECK, ATT_HOST_FAST};
 
-/* Most kernels here: x and y of n elements each. */
+/* The parameters of most kernels here: x and y of n elements each. */
 struct params {
     const void *x;
     void *y;
@@ -295,7 +295,7 @@ Test(host, asynchronous_copies_land_at_the_wait) {
     }
 }
 
-/* The value of a 16-bit float with `exponent_bits`; bits above the sign must be finite. */
+/* The value of a finite 16-bit float with `exponent_bits`. */
 static double value_of(unsigned bits, int exponent_bits) {
     int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     int exponent = (int)(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -313,8 +313,8 @@ static float next_up(float x, int steps) {
     return x;
 }
 
-/* Rounding only changes at the midpoint of two neighbours: whoever is right at every number, every midpoint, and one
-   step beside each midpoint is right everywhere. */
+/* Rounding only changes at the midpoint of two neighbours, so a conversion that is right at every number, every
+   midpoint, and one step beside each midpoint is right everywhere. */
 static void check_conversions(const char *name, int exponent_bits) {
     enum { COUNT = 65536, PER = 4 };
     char source[1024];
@@ -349,7 +349,7 @@ static void check_conversions(const char *name, int exponent_bits) {
         want[0] = want[2] = (unsigned short)bits;
         want[3] = (unsigned short)(bits + 1);
         want[1] = (unsigned short)(bits + (bits & 1));
-        if (fabs((low + high) / 2) > 3.4028235e38) { /* no such float */
+        if (fabs((low + high) / 2) > 3.4028235e38) { /* there is no such float */
             at[1] = at[3] = at[0];
             at[2] = (float)low;
             want[1] = want[3] = (unsigned short)bits;
@@ -396,7 +396,7 @@ Test(host, halves_and_bfloat16_round_to_nearest_even_at_every_number) {
 
 struct fault_case {
     const char *statement; /* line 3 of the kernel; x and y have 16 elements, shared memory 64 bytes, 64 threads */
-    const char *words[4];  /* of the message */
+    const char *words[4];  /* in the message */
 };
 
 static void check_faults(const struct fault_case *cases, size_t count, const char *line) {
@@ -468,7 +468,7 @@ Test(host, threads_that_wait_for_each_other_in_vain_are_named) {
 
 Test(host, a_dependent_launch_waits_before_it_touches_memory) {
     static const struct {
-        const char *statement, *words; /* of the refusal; null = there is none */
+        const char *statement, *words; /* in the refusal; null = there is none */
     } cases[] = {
         {"float *mine = dynamic_shared<float>() + threadIdx.x % 16; *mine = p.n; grid_dependency_wait(); "
          "launch_dependents(); if (threadIdx.x == 0) p.y[blockIdx.x] = *mine;",
@@ -498,7 +498,7 @@ Test(host, a_dependent_launch_waits_before_it_touches_memory) {
                      text_string(&device.failure.text));
         cr_expect(!cases[i].words || has(&device, cases[i].words), "%s: expected \"%s\" in: %s", cases[i].statement,
                   cases[i].words, text_string(&device.failure.text));
-        /* Any kernel may be launched plainly. */
+        /* Any kernel may also be launched as a plain one. */
         cr_expect_eq(device_run(&device, &kernel, &p, sizeof p), ATT_OK, "%s: %s", cases[i].statement,
                      text_string(&device.failure.text));
         text_free(&source);

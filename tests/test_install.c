@@ -1,4 +1,4 @@
-/* What others get: the names in the libraries, and the files that an installation consists of. */
+/* What users get: the names in the libraries, and the files of an installation. */
 #include "helper_folder.h"
 
 #include <criterion/criterion.h>
@@ -15,7 +15,7 @@ static int shell(const char *format, const char *word) {
     return system(command);
 }
 
-/* Names without the prefix, one a line, and "; " and how many names there are. */
+/* Stores the names without the prefix in `found`, one per line. */
 static void foreign_names(const char *command, char *found, size_t size) {
     char line[512], name[256], type;
     int names = 0;
@@ -33,7 +33,7 @@ static void foreign_names(const char *command, char *found, size_t size) {
     cr_expect_geq(names, 20, "%s: %d names", command, names);
 }
 
-/* A program with a text_free of its own, or with another version of attile, must link and run. */
+/* A program with its own text_free, or with another version of attile, must link and run. */
 Test(install, libraries_define_names_of_attile_h_alone) {
     static const char *const commands[] = {"nm -g --defined-only " BUILD_DIR "/runtime/libattile.a",
                                            "nm -D --defined-only " BUILD_DIR "/runtime/libattile.so"};
@@ -68,13 +68,13 @@ Test(install, it_is_whole_and_looks_for_nothing_in_the_source_tree) {
         snprintf(path, sizeof path, "at/%s", files[i]);
         cr_expect_eq(access(path, R_OK), 0, "%s is missing", files[i]);
     }
-    /* quickstart puts NVRTC into .deps: what is built here finds it, what is installed must not depend on it */
+    /* quickstart puts NVRTC into .deps: a build here finds it, but an installation must not depend on it */
     cr_expect_eq(shell("readelf -d %s/cli/attile | grep -q '" SOURCE_DIR "/.deps/nvrtc'", BUILD_DIR), 0);
     cr_expect_neq(shell("readelf -d %s | grep -q '" SOURCE_DIR "'", "at/bin/attile at/lib/libattile.so"), 0);
     cr_expect_eq(shell("at/bin/attile %s >/dev/null", "version"), 0);
 }
 
-/* What a C++ compiler made ahead of time runs where there is none. */
+/* Code that a C++ compiler made ahead of time runs where there is no compiler. */
 Test(install, a_program_with_a_bundle_for_the_cpu_needs_no_compiler) {
     static const char program[] =
         "#include <attile.h>\n"

@@ -1,5 +1,5 @@
-/* What each rung of the ladder moves, counted by the host device and compared with the formula in docs/kernels.md,
-   to the byte. One head of n queries and n keys, fp32, no mask. */
+/* The memory traffic of each rung of the ladder, counted by the host device and compared to the byte with the formula
+   in docs/kernels.md. One head of n queries and n keys, fp32, no mask. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -83,12 +83,12 @@ Test(io_claims, every_rung_moves_what_its_formula_says) {
         }
 }
 
-/* The claim itself, free of formulas: the matrix costs n^2 whatever head_dim is; tiles divide n^2 d by block_m. */
+/* The claim itself, without formulas: the matrix costs n^2 for any head_dim, and tiles divide n^2 d by block_m. */
 Test(io_claims, materialized_is_quadratic_and_tiles_divide) {
     struct moved small = measure("algorithm=materialized block_m=64 block_n=64", 8, 64);
     struct moved large = measure("algorithm=materialized block_m=64 block_n=64", 8, 256);
     cr_assert_gt(small.written, 2 * 64 * 64);
-    cr_assert_gt(large.read + large.written, 12 * (small.read + small.written)); /* 16 but for the n d terms */
+    cr_assert_gt(large.read + large.written, 12 * (small.read + small.written)); /* 16 except for the n d terms */
 
     struct moved narrow =
         measure("algorithm=flash_tiled loop_order=q_outer block_m=16 block_n=32 thread_m=2 thread_n=4", 16, 256);

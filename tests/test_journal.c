@@ -98,7 +98,7 @@ Test(journal, drops_a_torn_last_line_wherever_it_is_torn) {
         int whole = size == content.size ? 2 : size >= first ? 1 : 0;
         cr_expect_eq(read_all(&journal, NULL).count, whole);
         cr_expect_eq(journal.torn, (int64_t)(size - (whole == 2 ? content.size : whole ? first : 0)));
-        append(&journal, whole); /* goes on where it was */
+        append(&journal, whole); /* continues where it was */
         struct seen seen = read_all(&journal, NULL);
         cr_expect_eq(seen.count, whole + 1);
         cr_expect(seen.in_order);
@@ -107,7 +107,7 @@ Test(journal, drops_a_torn_last_line_wherever_it_is_torn) {
     text_free(&content);
 }
 
-/* What another process is writing at this moment is no strange line; in a file that nobody writes it is one. */
+/* A line that another process is still writing is not strange; in a file that nobody writes, it is. */
 Test(journal, a_line_that_is_not_whole_yet_is_not_strange) {
     struct journal journal;
     struct text error = {0};
@@ -140,7 +140,7 @@ Test(journal, is_for_one_tuner_at_a_time) {
     int status;
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(WEXITSTATUS(status), 0);
-    append(&journal, 1); /* the other one's attempt took nothing from us */
+    append(&journal, 1); /* the other process's attempt took nothing from us */
     cr_expect_eq(read_all(&journal, NULL).count, 2);
     journal_close(&journal);
 }

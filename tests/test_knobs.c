@@ -42,7 +42,7 @@ Test(knobs, defaults_are_allowed_values) {
     cr_expect_eq(knobs.block_m, AUTO);
 }
 
-/* Kernel names are built by joining words and prefixed numbers: no two knobs may look alike in one. */
+/* Kernel names join words and prefixed numbers, so no two knobs may look alike in one. */
 Test(knobs, names_can_be_told_apart) {
     for (int a = 0; a < KNOB_COUNT; a++)
         for (int b = a + 1; b < KNOB_COUNT; b++) {
@@ -66,7 +66,7 @@ Test(knobs, names_and_words_are_identifiers) {
     }
 }
 
-/* What holds a set of knobs has room for as many again. */
+/* Anything that holds a set of knobs has room for twice as many. */
 Test(knobs, sets_have_room_for_twice_as_many) {
     enum { LAST = 127 };
     struct variant variant = {.used = KNOB_FLAG(LAST)};

@@ -12,7 +12,7 @@ static bool parse(const char *text, unsigned groups, struct knobs *knobs, struct
     return knobs_parse(&input, groups, knobs, diag);
 }
 
-/* Every knob that differs from its default, so that a case shows what was set and that nothing else was. */
+/* Prints every knob that differs from its default, so that a case shows what was set, and that nothing else was. */
 static void run_case(const char *title, const char *text, size_t size, struct text *output) {
     struct input input = {"<problem>", text, size};
     struct knobs knobs = knobs_default(), fresh = knobs_default();

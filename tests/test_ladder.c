@@ -1,5 +1,5 @@
-/* Every rung of the ladder against the oracle: element types, head sizes, grouped heads, lengths that fit no tile,
-   empty rows, and values that are no numbers. */
+/* Every rung of the ladder against the oracle: element types, head sizes, grouped heads, lengths that fill no tile,
+   empty rows, NaN and infinities. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -32,7 +32,7 @@ struct sizes {
     int batch, heads, kv_heads, len_q, len_kv;
 };
 
-/* Where one NaN or infinity goes, so that what it reaches and what it does not are both seen. */
+/* Where one NaN or infinity goes, so that a test sees what it reaches and what it does not. */
 enum poison { POISON_NONE, POISON_Q, POISON_K, POISON_V, POISON_K_INF };
 
 /* `weights`: the type that the kernel rounds its weights to. */

@@ -1,6 +1,6 @@
-/* Tensors of more than 2^31 elements: kernels find the last row of the last head of the last batch. The memory is reserved,
-   not used: between the rows nothing is ever touched. The Hopper kernel is not here: the host device's TMA wants
-   whole buffers, and its offsets are the hardware's own. */
+/* Tensors of more than 2^31 elements: kernels find the last row of the last head of the last batch. The memory is
+   reserved, not used: nothing is ever touched between the rows. The Hopper kernel is not tested here: the host device's
+   TMA needs whole buffers, and its offsets are the hardware's own. */
 #include "attile.h"
 
 #include <criterion/criterion.h>
@@ -14,9 +14,9 @@ static const int64_t room = (int64_t)1 << 35; /* bytes for one tensor */
 static const char *const schedules[] = {"algorithm=materialized", "algorithm=multi_pass", "algorithm=flash",
                                         "algorithm=flash_tiled", "algorithm=flash_tiled loop_order=kv_outer"};
 
-/* Batch, head and row strides of which one is beyond 32 bits, or the offsets that they add up to. */
+/* Batch, head and row strides. One of them, or the offset that they add up to, is beyond 32 bits. */
 static const int64_t strides[][3] = {
-    {H * L * D, L *D, D}, /* small, to compare with */
+    {H * L * D, L *D, D}, /* small, for comparison */
     {((int64_t)1 << 31) + 8, L *D, D},
     {L * D, ((int64_t)1 << 31) + 8, D},
     {3 * D, D, ((int64_t)1 << 30) + 8},
@@ -30,7 +30,7 @@ static unsigned short *row_of(char *tensor, const int64_t stride[3], int row) {
 
 static void fill(char *tensor, const int64_t stride[3], int which) {
     for (int row = 0; row < ROWS; row++)
-        for (int d = 0; d < D; d++) /* bf16 between 0.5 and 1, each row its own */
+        for (int d = 0; d < D; d++) /* bf16 between 0.5 and 1, different in each row */
             row_of(tensor, stride, row)[d] = (unsigned short)(0x3f00 + (row * 7 + d * 3 + which * 5) % 128);
 }
 

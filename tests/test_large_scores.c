@@ -1,6 +1,7 @@
-/* Scores far from 0, in every algorithm: equal ones weigh alike, the largest wins, one beyond fp32 makes its row NaN, and a row of
-   which all keys are at -FLT_MAX is the mean of V. Scores are equal or far apart, so that their rounding moves no weight; what
-   may be off is the rounding of weights, of their sum and of the output, at any size of score. */
+/* Scores far from 0, in every algorithm: equal ones weigh alike, the largest wins, one beyond fp32 makes its row
+   NaN, and a row whose keys are all at -FLT_MAX is the mean of V. Scores are equal or far apart, so that their
+   rounding changes no weight. Results may be off by the rounding of weights, of their sum and of the output, at any
+   size of score. */
 #include "check.h"
 #include "helper_device.h"
 #include "helper_part.h"
@@ -24,7 +25,7 @@ enum { MASKS = sizeof masks / sizeof *masks };
 
 static const struct {
     const char *schedule;
-    const char *target; /* with weights of 16 bits; else null */
+    const char *target; /* with 16-bit weights; otherwise null */
 } kernels[] = {
     {"algorithm=materialized", NULL},
     {"algorithm=multi_pass", NULL},
@@ -41,11 +42,11 @@ enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 /* --- one launch ---------------------------------------------------------------------------------------------------- */
 
-/* The first elements of all queries, or less in every other one, and of all keys; all others are 0. */
+/* The first elements of all queries (negated in every other one) and of all keys. All other elements are 0. */
 struct scores {
     float query, scale;
     float least, most; /* key j is one of 64 steps from least to most */
-    float last;        /* key KEYS - 3, unless 0 */
+    float last;        /* of key KEYS - 3, unless 0 */
     double factor;     /* of the score's expression; 0 = 1 */
 };
 
@@ -61,8 +62,8 @@ static float rounded(const struct workload_input *input, float value) {
     return element_decode(input->type, bits);
 }
 
-/* The answer is the oracle's, to which a score that is beyond fp32 is infinite. flash_async scales differences of products: what
-   only the scale makes infinite is so in LSE alone, which may be off by `more` besides. */
+/* Sets the oracle's answer, where a score beyond fp32 is infinite. flash_async scales differences of products, so a
+   score that only the scale makes infinite is infinite in LSE alone, which may also be off by `more`. */
 static void answer(struct workload *w, const struct scores *scores, bool narrow, double more) {
     static float k[KEYS * HEAD_DIM];
     bool of_differences = narrow && !w->params->formulas.score;
@@ -98,7 +99,7 @@ static void answer(struct workload *w, const struct scores *scores, bool narrow,
     }
 }
 
-/* `param`: what all elements of the problem's tensors are, NAN = as they come. */
+/* `param`: the value of all elements of the problem's tensors; NAN = leave them as they are. */
 static void check(att_session *session, int kernel, const char *type, const char *problem, const struct scores *scores,
                   float param, double more) {
     static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = 1, .len_q = ROWS, .len_kv = KEYS};
@@ -137,9 +138,9 @@ static void check(att_session *session, int kernel, const char *type, const char
 
 static void sizes(att_session *session, int kernel, int type, const char *problem) {
     static const double size[] = {6e3, 1.2e7, 5e8, 3e9, 1e12, 1e30, 1.5e38, 2.5e38, 3.3e38};
-    const float whole = 16384; /* fp16 has it */
+    const float whole = 16384; /* exact in fp16 */
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-        for (int by_scale = type == 1; by_scale < 2; by_scale++) { /* or by the inputs, which fp16 cannot */
+        for (int by_scale = type == 1; by_scale < 2; by_scale++) { /* or by the inputs, for which fp16 is too small */
             float side = by_scale ? whole : (float)ldexp(1, ilogb(sqrt(size[i]))), square = side * side;
             float scale = by_scale ? (float)size[i] / square : 1,
                   top = by_scale ? side : (float)(size[i] / (double)side);
@@ -160,7 +161,7 @@ static void beyond(att_session *session, int kernel, int type, const char *probl
         check(session, kernel, types[type], problem, &scores[i], NAN, 0);
 }
 
-/* A process for each algorithm and type. */
+/* One process for each algorithm and type. */
 ParameterizedTestParameters(large_scores, of_every_size_and_beyond) {
     static int which[KERNELS * TYPES];
     int count = 0;
@@ -222,14 +223,14 @@ enum { EXPRESSIONS = sizeof expressions / sizeof *expressions };
 
 ParameterizedTestParameters(large_scores, of_expressions) {
     static int which[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-    return cr_make_param_array(int, which, sizeof which / sizeof *which); /* the last kernel knows no expressions */
+    return cr_make_param_array(int, which, sizeof which / sizeof *which); /* the last kernel takes no expressions */
 }
 ParameterizedTest(int *which, large_scores, of_expressions) {
     att_session *session = open_test_device(ATT_HOST_FAST);
     for (int i = 0; i < EXPRESSIONS; i++) {
         if (!shard_has(i / 2, 4))
             continue;
-        if (kernels[*which].target && *which > 5 && i % 2 != *which % 2) /* the default way has all, two others half */
+        if (kernels[*which].target && *which > 5 && i % 2 != *which % 2) /* the default runs all, two others half */
             continue;
         int type = kernels[*which].target ? 1 + (i + *which) % 2 : (i + *which) % TYPES;
         check(session, *which, types[type], expressions[i].problem, &expressions[i].scores, expressions[i].param,
@@ -238,7 +239,8 @@ ParameterizedTest(int *which, large_scores, of_expressions) {
     att_close(session);
 }
 
-/* The Hopper kernel has three ways to compute tanh, each as far as it is exact: at the ends of a way another one takes over. */
+/* The Hopper kernel has three ways to compute tanh, each up to where it is exact. Where one ends,
+   another takes over. */
 Test(large_scores, of_tanh_where_its_polynomials_end) {
     enum { FROM_SUM = 5, CAP = 100000 };
     static const float x[] = {0.2f, 0.305f, 0.315f, 0.33f, 0.35f, 0.358f, 0.7f, 0.94f, 0.96f, 1.05f, 1.5f, 4};

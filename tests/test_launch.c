@@ -10,7 +10,7 @@
 
 enum { POISON = 0xcb };
 
-/* Every test here runs on the host device, and on the GPU where there is one. */
+/* Every test runs on the host device, and on the GPU where there is one. */
 static const enum att_device devices[] = {ATT_DEVICE_HOST, ATT_DEVICE_CUDA};
 enum { DEVICES = sizeof devices / sizeof *devices };
 
@@ -296,7 +296,7 @@ Test(launch, host_device_reports_what_a_wrong_size_touches) {
     upload_attention(session, kernel);
     struct att_args args = attention.args;
     args.attention.len_kv = LK + 1; /* one key more than the tensors hold */
-    for (int i = 0; i < 10; i++) {  /* blocks are used again, and the fault catches each in another state */
+    for (int i = 0; i < 10; i++) {  /* blocks are reused, and the fault catches each in another state */
         cr_expect_eq(att_launch(kernel, &args, NULL), ATT_LAUNCH_FAILED);
         cr_expect(strstr(att_message(session), "past the end of a buffer") || strstr(att_message(session), "buffer of"),
                   "%s", att_message(session));

@@ -55,7 +55,7 @@ Test(manual, every_verb_has_a_page_that_names_its_options) {
     text_free(&overview);
 }
 
-/* The lines of a script that speak of a verb, found by what stands before its name, name the option. */
+/* True if the lines of a script for a verb, which start at `begin`, name the option. */
 static bool names(const struct text *script, const char *begin, const char *end, const char *option) {
     const char *at = strstr(text_string(script), begin), *found = at ? strstr(at, option) : NULL;
     const char *stop = at ? strstr(at, end) : NULL;
@@ -90,7 +90,7 @@ Test(manual, bash_completes_verbs_options_and_words) {
         {"cache trim --dr", "--dry-run"},
         {"run --device h", "host"},
         {"tune -d c", "cuda"},
-        {"run spe", ""}, /* bash offers files then */
+        {"run spe", ""}, /* then bash offers files */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text command = {0};

@@ -34,7 +34,7 @@ static att_kernel *find(att_session *session, const char *problem, const char *s
     return kernel;
 }
 
-/* Two seeds in five set every integer of the mask and the score, and of nothing else, to an end of its range. */
+/* Two seeds in five set every integer of the mask and the score, and nothing else, to an end of its range. */
 static struct workload make(const att_kernel *kernel, const struct shape *shape, uint64_t seed) {
     struct workload workload;
     struct text error = {0}, given = {0};
@@ -70,7 +70,7 @@ Test(masks, an_expression_that_says_what_a_word_says_is_that_word) {
         snprintf(a, sizeof a, ATTENTION "%s", cases[i].written);
         snprintf(b, sizeof b, ATTENTION "%s", cases[i].same);
         bool same = find(session, a, schedules[2]) == find(session, b, schedules[2]);
-        cr_expect(same || i == 5, "%s is another kernel than %s", a, b); /* the order of a conjunction stays */
+        cr_expect(same || i == 5, "%s is another kernel than %s", a, b); /* the order of a conjunction is kept */
     }
     att_close(session);
 }
@@ -128,7 +128,7 @@ Test(masks, texts_that_cannot_be_meant_are_refused_with_the_place) {
 
 /* --- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Runs a kernel on one workload; refused launches are counted, since not every random index stays in its tensor. */
+/* Runs a kernel on one workload. Counts refused launches, since not every random index stays in its tensor. */
 static bool runs_right(att_session *session, const char *problem, const char *schedule, const struct shape *shape,
                        uint64_t seed, bool spread, int *refused) {
     att_kernel *kernel = find(session, problem, schedule);
@@ -149,7 +149,7 @@ static const char params_of_fixture[] =
     "window: int, wide: bool, cap: float, doc: int[batch, len_kv], slope: float[heads], "
     "seen: bool[len_q, len_kv], bias: float[heads, len_q, len_kv]";
 
-/* "window: int, ...": what of the fixture's parameters a random formula names. */
+/* "window: int, ...": the fixture's parameters that a random formula names. */
 static void print_params(const char *mask, const char *score, struct text *text) {
     static const char *const names[] = {"window", "wide", "cap", "doc", "slope", "seen", "bias"};
     const char *at = params_of_fixture;
@@ -164,7 +164,7 @@ static void print_params(const char *mask, const char *score, struct text *text)
     }
 }
 
-/* A random mask, or score, or both; what is the same as a word, or cannot be told apart, is drawn anew by the caller. */
+/* Draws a random mask, or score, or both. The caller draws again if the result is the same as a built-in word. */
 static bool draw(unsigned *seed, enum formula_flavor flavor, struct text *problem) {
     struct text mask = {0}, score = {0}, params = {0};
     if (flavor != FLAVOR_SCORE)
@@ -216,7 +216,7 @@ static void try_random_formulas(enum formula_flavor flavor, unsigned seed, int w
     att_close(session);
 }
 
-/* Bounds beyond 32 bits: the first key that is seen may be none at all. */
+/* Bounds beyond 32 bits: possibly there is no first visible key at all. */
 Test(masks, limits_at_the_ends_of_their_range_agree_with_the_oracle) {
     static const struct shape shape = {.batch = 1, .heads = 4, .kv_heads = 2, .len_q = 40, .len_kv = 70};
     static const char *const problems[] = {
@@ -245,7 +245,7 @@ Test(masks, random_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_MAS
 Test(masks, random_affine_masks_agree_with_the_oracle) { try_random_formulas(FLAVOR_AFFINE, 2, 6); }
 Test(masks, random_scores_agree_with_the_oracle) { try_random_formulas(FLAVOR_SCORE, 3, 6); }
 
-/* On a kernel for tensor cores: `common` is the problem without its formulas. */
+/* Checks random formulas on a tensor-core kernel. `common` is the problem without its formulas. */
 static void check_random(const char *common, const char *const ways[2], unsigned seed) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 130};
     att_session *session = open_test_device(ATT_HOST_CHECK);
@@ -264,13 +264,13 @@ static void check_random(const char *common, const char *const ways[2], unsigned
     att_close(session);
 }
 
-/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups in a tile of queries each goes
-   over tiles of its own. */
+/* The Hopper kernel sorts tiles of its own and has two ways to know them. With three warpgroups per Q tile, each goes
+   over its own tiles. */
 Test(masks, random_formulas_agree_with_the_oracle_on_the_hopper_kernel) {
     check_random(HOPPER, (const char *const[]){hopper, "algorithm=flash_async block_m=192 block_n=16"}, 4);
 }
 
-/* With two units to a warp, each has a mask of its own over the same tiles. */
+/* With two units per warp, each has its own mask over the same tiles. */
 Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
     check_random("family=attention_forward dtype=bf16 head_dim=64 target=sm_80 ",
                  (const char *const[]){"algorithm=flash_mma block_m=128 threads=128 block_n=32 stages=2",
@@ -278,7 +278,7 @@ Test(masks, random_formulas_agree_with_the_oracle_on_the_kernel_for_mma) {
                  7);
 }
 
-/* m stays in tiles that no mask cuts: between others, after them, for one unit of a warp and not the other, or nowhere. */
+/* m is kept in tiles that no mask cuts: between others, after them, for only one unit of a warp, or nowhere. */
 Test(masks, the_kernel_for_mma_keeps_m_in_whole_tiles) {
     static const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 200, .len_kv = 230};
     static const char *const problems[] = {
@@ -303,8 +303,8 @@ Test(masks, the_kernel_for_mma_keeps_m_in_whole_tiles) {
     att_close(session);
 }
 
-/* Scores that the Hopper kernel folds into its exponential; tanh of small numbers and of large ones; scores that grow from key
-   to key faster than any row's sum may; rows that see a finite score late, or never. */
+/* Scores that the Hopper kernel folds into its exponential; tanh of small and of large numbers; scores that grow from
+   key to key faster than any row sum may; rows that see a finite score late, or never. */
 Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
     static const struct shape shape = {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 90, .len_kv = 200};
     static const char *const problems[] = {
@@ -335,7 +335,8 @@ Test(masks, the_hopper_kernel_follows_scores_of_any_form) {
     att_close(session);
 }
 
-/* A document ends one key before a K/V tile does: for queries of the next one, that tile is its last key alone. */
+/* A document ends one key before a K/V tile does, so queries of the next document see only the last key
+   of that tile. */
 Test(masks, the_hopper_kernel_needs_a_tile_for_its_last_key) {
     static const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 200, .len_kv = 200};
     static const char *const ways[] = {"algorithm=flash_async block_m=64 block_n=16",
@@ -348,7 +349,7 @@ Test(masks, the_hopper_kernel_needs_a_tile_for_its_last_key) {
     att_close(session);
 }
 
-/* Tensors that are looked up by key: in pairs where they lie so, one by one where not. */
+/* Tensors indexed by key: read in pairs where their layout allows that, one by one where not. */
 Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
     static const struct shape shapes[] = {
         {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 90, .len_kv = 200},
@@ -374,8 +375,8 @@ Test(masks, the_hopper_kernel_reads_tensors_however_they_lie) {
     att_close(session);
 }
 
-/* Rows of a tensor that a score adds are copied to shared memory before s is known, whichever tiles a warpgroup goes over and
-   in which order; what does not lie in pieces of 16 bytes, and the last tile, are filled in. */
+/* Rows of a tensor that a score adds are copied to shared memory before s is known, for any tiles of a warpgroup in any
+   order. Rows that are not made of 16-byte pieces, and the last tile, are filled in. */
 Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
     static const struct shape shapes[] = {
         {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 230, .len_kv = 264},
@@ -411,8 +412,8 @@ Test(masks, the_hopper_kernel_copies_ahead_what_a_score_adds) {
     att_close(session);
 }
 
-/* The same of the kernel for tensor cores since Ampere, whose warps copy what is added to their own rows: in pieces of 16 bytes, in
-   words, or element by element. */
+/* The same for the tensor-core kernel since Ampere, whose warps copy what is added to their own rows: in pieces of 16
+   bytes, in words, or element by element. */
 Test(masks, the_ampere_kernel_copies_ahead_what_a_score_adds) {
     static const struct shape shapes[] = {
         {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 130, .len_kv = 168},
@@ -448,7 +449,7 @@ Test(masks, the_ampere_kernel_copies_ahead_what_a_score_adds) {
     att_close(session);
 }
 
-/* Keys that nobody sees hold NaN; a score of -inf is a key without weight. */
+/* Unseen keys hold NaN. A key whose score is -inf has no weight. */
 Test(masks, what_is_not_seen_has_no_say) {
     static const char *const problems[] = {
         ATTENTION "mask=\"k % 3 != 1\"",
@@ -473,7 +474,7 @@ Test(masks, what_is_not_seen_has_no_say) {
             for (int tensor = 1; tensor <= 2; tensor++)
                 for (int64_t e = 0; e < workload.input[tensor].count; e++)
                     if (e / dim % shape.len_kv % 3 == 1)
-                        workload.input[tensor].value[e] = NAN; /* after the answer was made: it must not matter */
+                        workload.input[tensor].value[e] = NAN; /* set after the answer: it must not matter */
             struct check_result result;
             cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s\n%s", problems[i], schedules[j],
                       text_string(&result.report));
@@ -483,7 +484,7 @@ Test(masks, what_is_not_seen_has_no_say) {
     att_close(session);
 }
 
-/* Scores of several rows share a reciprocal where a tanh is far from 0: a NaN stays in its own row. */
+/* Scores of several rows share a reciprocal where tanh is far from 0, but a NaN stays in its own row. */
 Test(masks, a_query_of_nan_spoils_no_other) {
     static const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 20, .len_kv = 50};
     att_session *session = open_test_device(ATT_HOST_CHECK);
@@ -626,7 +627,7 @@ Test(masks, a_launch_refuses_indices_that_may_leave_their_tensor) {
 
 enum { ROWS = 20, KEYS = 50, MOST = 64 }; /* of two heads */
 
-/* Sixteenths, which all types hold. */
+/* Returns a multiple of 1/16, which all types hold. */
 static float sixteenth(unsigned *seed) { return (float)((int)formula_random(seed, 33) - 16) / 16; }
 
 static void *upload(att_session *session, const float *values, int count, bool in_bf16) {
@@ -644,7 +645,7 @@ struct numbers {
     float q[2 * ROWS * MOST], k[2 * KEYS * MOST], v[2 * KEYS * MOST], o[2 * ROWS * MOST], lse[2 * ROWS];
 };
 
-/* One launch of two heads on packed tensors, schedule SCHEDULES being that of the Hopper kernel. */
+/* Launches two heads on packed tensors. Schedule SCHEDULES is that of the Hopper kernel. */
 static enum att_status launch(att_session *session, const char *problem, int schedule, float scale,
                               const struct att_param *param, struct numbers *numbers) {
     char whole[256];
@@ -690,7 +691,7 @@ static enum att_status launch(att_session *session, const char *problem, int sch
     return status;
 }
 
-/* One number stands for all; the host device refuses to read what lies behind it. */
+/* One number stands for all. The host device refuses to read beyond it. */
 Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
     static const struct {
         const char *problem;
@@ -749,7 +750,8 @@ Test(masks, a_tensor_may_repeat_a_number_in_all_its_dimensions) {
     att_close(session);
 }
 
-/* Rows with room between them begin at multiples of 16 bytes and are copied ahead, all but two of their numbers; packed ones are not. */
+/* Rows with gaps between them begin at multiples of 16 bytes and are copied ahead, except for two of their numbers.
+   Packed rows are not. */
 Test(masks, rows_of_a_bias_may_have_room_between_them) {
     enum { ROOM = 56, LINES = 2 * KEYS };
     static unsigned short packed[LINES * KEYS], roomy[LINES * ROOM];
@@ -786,7 +788,7 @@ Test(masks, rows_of_a_bias_may_have_room_between_them) {
     att_close(session);
 }
 
-/* O is the mean of V over the keys that are seen, LSE the logarithm of their number. */
+/* O is the mean of V over the visible keys, LSE the logarithm of their number. */
 Test(masks, a_scale_of_zero_weighs_all_keys_alike) {
     static struct numbers numbers;
     att_session *session = open_test_device(ATT_HOST_CHECK);
@@ -829,7 +831,7 @@ static bool has_score_of_zero(const struct numbers *numbers, int row, int dim) {
     return false;
 }
 
-/* What is 0 at launch is divided by as fp32 does: the score is 0 * tanh(s * inf), NaN for 0 and 0 for any other s. */
+/* A cap that is 0 at launch divides as in fp32: the score is 0 * tanh(s * inf), NaN for s = 0 and 0 for any other s. */
 Test(masks, a_softcap_of_zero_is_refused_as_text_and_divides_by_zero_as_a_parameter) {
     static struct numbers numbers, plain;
     att_session *session = open_test_device(ATT_HOST_CHECK);
@@ -865,7 +867,7 @@ struct tiling {
 };
 static const struct tiling small = {32, 16, 8 * 4, false}, asynchronous = {64, 32, 64 * 2, true};
 
-/* Does some query of rows row0 .. see some key of key0 ..? */
+/* True if some query from row0 on sees some key from key0 on, within one tile. */
 static bool tile_is_needed(const struct oracle_attention *p, const struct tiling *tile, int64_t head, int64_t row0,
                            int64_t key0) {
     for (int64_t row = row0; row < row0 + tile->m && row < p->len_q; row++)
@@ -875,8 +877,8 @@ static bool tile_is_needed(const struct oracle_attention *p, const struct tiling
     return false;
 }
 
-/* Bytes that flash_tiled, q_outer, reads of Q, K and V when it loads exactly the tiles that are needed, the first of them
-   beginning with the first key that is. */
+/* Returns the bytes of Q, K and V that flash_tiled, q_outer, reads when it loads exactly the needed tiles, the first of
+   which begins at the first needed key. */
 static int64_t bytes_of_needed_tiles(const struct oracle_attention *p, const struct tiling *tile) {
     int64_t bytes = 0;
     for (int64_t head = 0; head < p->heads; head++)
@@ -918,7 +920,7 @@ static struct loaded count(att_session *session, const char *problem, const char
                                  .env = &workload.params->env};
     cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s", problem, text_string(&result.report));
     struct loaded loaded = {bytes_of_needed_tiles(&p, tile), (int64_t)result.counters.global_read};
-    if (test_device_is_gpu()) /* which counts nothing: the numbers alone are checked there */
+    if (test_device_is_gpu()) /* a GPU counts nothing: only the numbers are checked there */
         loaded.read = loaded.needed;
     check_free(&result);
     workload_free(&workload);
@@ -955,8 +957,8 @@ Test(masks, of_affine_masks_exactly_the_tiles_with_something_to_see_are_loaded) 
     att_close(session);
 }
 
-/* No tile that is needed is left out (the numbers are checked), and few are loaded in vain. What the mask reads of its own
-   tensors does not hang on head_dim: the difference between two of those is what Q, K and V are read for. */
+/* No needed tile is left out (the numbers are checked), and few are loaded in vain. The mask's reads of its own tensors
+   do not depend on head_dim, so the difference between two head dimensions gives the reads of Q, K and V. */
 Test(masks, tiles_of_other_masks_are_sorted_on_the_fly) {
     static const struct {
         const char *problem;

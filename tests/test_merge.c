@@ -1,5 +1,5 @@
-/* Merging is associative, takes parts in any order and any number, and a part that saw no key changes nothing. So
-   attention over keys in random chunks, or appended one by one, is attention over all of them. */
+/* Merging is associative, takes any number of parts in any order, and a part that saw no key changes nothing. So
+   attention over keys in random chunks, or appended one by one, equals attention over all of them. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ struct partial {
     double o_slack[ROWS * DIM_V], lse_slack[ROWS];
 };
 
-/* Partials side by side, as the kernel wants them. */
+/* Partial results side by side, as the kernel expects them. */
 struct stack {
     int64_t parts;
     float o[PARTS * ROWS * DIM_V], lse[PARTS * ROWS];
@@ -67,7 +67,7 @@ static void push(struct stack *stack, const struct partial *part) {
     memcpy(stack->lse_slack + at * ROWS, part->lse_slack, sizeof part->lse_slack);
 }
 
-/* A part that saw no key: neutral, so what its output holds must not matter. */
+/* Pushes a part that saw no key. It is neutral, so the contents of its output must not matter. */
 static void push_neutral(struct stack *stack, float output) {
     struct partial part = {0};
     for (int i = 0; i < ROWS * DIM_V; i++)
@@ -77,7 +77,7 @@ static void push_neutral(struct stack *stack, float output) {
     push(stack, &part);
 }
 
-/* Merge with the kernel. The errors of the parts go through to first order: o moves by weight * (o's own error, and
+/* Merges with the kernel. The errors of the parts propagate to first order: o changes by weight * (o's own error, and
    (o_part - o) times the error of lse), lse by weight * the error of lse. */
 static void merge(const struct kernels *kernels, const struct stack *stack, struct partial *out) {
     double o[ROWS * DIM_V], lse[ROWS];
@@ -202,7 +202,7 @@ Test(merge, one_part_comes_back_and_none_is_nothing) {
     merge(&kernels, &s, &out);
     cr_assert(!memcmp(part.o, out.o, sizeof out.o), "a neutral part changed the bits of the other");
     cr_assert(!memcmp(part.lse, out.lse, sizeof out.lse));
-    for (int parts = 0; parts <= 2; parts += 2) { /* none, or two that saw nothing */
+    for (int parts = 0; parts <= 2; parts += 2) { /* no part, or two that saw nothing */
         s.parts = 0;
         for (int i = 0; i < parts; i++)
             push_neutral(&s, NAN);
@@ -228,10 +228,10 @@ Test(merge, agrees_with_the_oracle_in_every_type) {
                  types[(type + 1) % 3], D);
         run_fill(parts, N * R * D, (enum tolerance_type)type, &seed);
         run_fill(lse_parts, N * R, TOLERANCE_FP32, &seed);
-        lse_parts[1] = NAN;           /* row 1: reaches all of the row */
-        lse_parts[R + 2] = INFINITY;  /* row 2: outweighs everything by a factor that is no number */
+        lse_parts[1] = NAN;           /* row 1: spreads to the whole row */
+        lse_parts[R + 2] = INFINITY;  /* row 2: outweighs everything by a factor that is NaN */
         lse_parts[R + 3] = -INFINITY; /* row 3: one part saw nothing */
-        parts[(R + 3) * D] = NAN;     /* and what it holds does not matter */
+        parts[(R + 3) * D] = NAN;     /* and its contents do not matter */
         parts[(2 * R + 4) * D] = NAN; /* row 4: a NaN with weight stays in its column */
         att_kernel *kernel = run_find(session, problem, NULL);
         enum tolerance_type output = (enum tolerance_type)((type + 1) % 3);

@@ -34,7 +34,7 @@ static struct variant variant_of(struct template_set *set, const char *text) {
 
 /* --- agreement with measurements --------------------------------------------------------------------------------------- */
 
-/* The variant of a kernel's name: the knobs that it names, the template's defaults for what came later. */
+/* Builds the variant from a kernel's name: the knobs that it names, and the template's defaults for later knobs. */
 static bool variant_of_name(struct template_set *set, const char *name, struct variant *variant) {
     struct knobs knobs = knobs_default();
     knobs.scheduler = scheduler_per_tile; /* before there was a choice */
@@ -152,7 +152,7 @@ Test(model, orders_hopper_schedules_as_measured) {
     struct template_set *set = open_set();
     int count = read_samples("bench/results/flash_async.jsonl", set, sample, 512);
     cr_assert_gt(count, 50);
-    /* of single launches, at higher clocks: their order counts */
+    /* from single launches at higher clocks: their order counts */
     expect(sample, count, "flash_async", 0.85, 0.2, 1.03);
     template_set_close(set);
 }
@@ -278,7 +278,7 @@ Test(model, more_work_takes_longer_and_a_causal_mask_less) {
             cr_expect_gt(seconds, before, "%s at %lld", text, (long long)length);
             snprintf(text, sizeof text, "family=attention_forward mask=causal %s", kernels[i]);
             double causal = seconds_of(set, text, shape);
-            if (length >= 4096) /* below, pairs of tiles may leave SMs idle */
+            if (length >= 4096) /* for shorter lengths, pairs of tiles may leave SMs idle */
                 cr_expect_leq(causal, seconds, "%s at %lld", text, (long long)length);
             before = seconds;
         }
@@ -286,7 +286,7 @@ Test(model, more_work_takes_longer_and_a_causal_mask_less) {
     template_set_close(set);
 }
 
-/* Kernels that are started one after the other: what a launch takes is paid for each. */
+/* Kernels start one after another, and each pays for its launch. */
 Test(model, every_launch_takes_its_time) {
     static const struct {
         const char *problem;
@@ -378,7 +378,7 @@ Test(model, no_prediction_beats_the_peaks) {
     template_set_close(set);
 }
 
-/* 128 heads over one latent cache are bound by products, 16 by the memory: a Q tile has 64 rows, and the rest of it is idle. */
+/* 128 heads over one latent cache are bound by products, 16 by memory: a Q tile has 64 rows, and unused ones idle. */
 Test(model, latent_attention_is_bound_by_products_with_many_heads_alone) {
     struct template_set *set = open_set();
     struct model_gpu gpu = h200();
@@ -405,7 +405,7 @@ Test(model, latent_attention_is_bound_by_products_with_many_heads_alone) {
     template_set_close(set);
 }
 
-/* Few keys for many queries: what Q is read and O is written for takes longer than anything that is computed. */
+/* Few keys for many queries: reading Q and writing O takes longer than any computation. */
 Test(model, what_memory_takes_is_counted) {
     static const struct shape shape = {.batch = 1, .heads = 16, .kv_heads = 16, .len_q = 65536, .len_kv = 16};
     struct template_set *set = open_set();
@@ -450,7 +450,7 @@ Test(model, empty_shapes_and_single_elements_are_no_trouble) {
     template_set_close(set);
 }
 
-/* The template says whether the next tile begins before this one ends; where it does not say, nothing is predicted. */
+/* The template says whether the next tile begins before this one ends. If it does not say so, nothing is predicted. */
 Test(model, asks_the_variant_for_what_the_template_derived) {
     const struct shape shape = {.batch = 4, .heads = 16, .len_q = 4096, .len_kv = 4096};
     struct template_set *set = open_set();
@@ -476,12 +476,12 @@ Test(model, a_prediction_costs_microseconds) {
                                              "algorithm=flash_async target=sm_90a");
     struct shape shape = {.batch = 2, .heads = 16, .len_q = 32768, .len_kv = 32768};
     struct model_terms terms;
-    clock_t start = clock(); /* of the processor: it may have other work */
+    clock_t start = clock(); /* processor time, since the machine may have other work */
     for (int i = 0; i < 10000; i++)
         cr_assert(model_predict(&gpu, &variant, &shape, NULL, &terms));
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     cr_log_info("10,000 predictions in %.0f ms", 1e3 * seconds);
-    cr_expect_lt(seconds, 2); /* promised: half a second; room for sanitizers */
+    cr_expect_lt(seconds, 2); /* promised: half a second; the rest is for sanitizers */
     template_set_close(set);
 }
 
@@ -538,7 +538,7 @@ Test(model, bad_device_files_are_refused) {
     text_free(&good);
 }
 
-/* Of kernels that do the same, those that do it on better units are faster; and five products take longer than two. */
+/* Of kernels that do the same work, those on better units are faster, and five products take longer than two. */
 Test(model, knows_the_backward_pass) {
     struct template_set *set = open_set();
     static const char *const schedules[] = {"algorithm=flash_async target=sm_90a", "algorithm=flash_mma target=sm_90",

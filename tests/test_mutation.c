@@ -1,6 +1,6 @@
-/* Whatever holds the threads and units of the kernels for tensor cores together, it is seen when it is missing: every wait,
-   arrival, fence, commit, count and parity of the templates is taken away or changed, one at a time, and the host device has
-   to refuse the kernel, find a race, or compute something wrong. */
+/* Mutation test for the synchronisation of the tensor-core kernels. It removes or changes every wait, arrival, fence,
+   commit, count and parity of the templates, one at a time. The host device must then refuse the kernel, find a race,
+   or compute a wrong result. */
 #include "helper_part.h"
 #include "text.h"
 
@@ -23,14 +23,14 @@
 #define DECODE   "dtype=bf16 family=attention_forward algorithm=decode target=sm_80 "
 #define MLA      "dtype=bf16 family=attention_forward algorithm=mla target=sm_90a head_dim=192 head_dim_v=128 shared_kv=1 "
 #define BACKWARD "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_80 "
-/* Their launches are dependent ones. */
+/* Their launches are dependent launches. */
 #define MMA_90       "dtype=bf16 family=attention_forward algorithm=flash_mma target=sm_90 "
 #define DECODE_90    "dtype=bf16 family=attention_forward algorithm=decode target=sm_90 "
 #define BACKWARD_90  "dtype=bf16 family=attention_backward algorithm=flash_mma target=sm_90 "
 #define BACKWARD_90A "dtype=bf16 family=attention_backward algorithm=flash_async target=sm_90a "
 #define BIAS         "score=\"s + values[h, q, k]\" params=\"values: bf16[heads, len_kv, len_kv]\"" /* copied ahead */
 
-/* What the mutants are made of. */
+/* The templates that are mutated. */
 static const char *const files[] = {
     "attention_flash_async.cu",
     "work/heads_packed.cuh",
@@ -112,13 +112,13 @@ static const char *const files[] = {
 };
 enum { FILES = sizeof files / sizeof *files };
 
-/* Together they use every line. Blocks have several Q tiles. In the first variant some warpgroups see only one tile
-   of keys, or none, where others see more of them than there are stages. */
+/* Together they use every line. Blocks have several Q tiles. In the first variant some warpgroups see only one K/V
+   tile, or none, where others see more of them than there are stages. */
 static const struct {
     const char *knobs, *shape;
 } variants[] = {
     {ASYNC "mask=causal block_m=192 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct",
-     "heads=3,len_q=900,len_kv=160"}, /* some heads come in pairs of tiles, and some tile by tile */
+     "heads=3,len_q=900,len_kv=160"}, /* some heads go by pairs of tiles, some tile by tile */
     {ASYNC "mask=causal block_m=128 head_dim=72 block_n=32 stages=1 overlap=both store=tma",
      "heads=2,len_q=400,len_kv=330"},
     {ASYNC "mask=none block_m=64 head_dim=8 block_n=16 stages=3 overlap=off store=direct p_in=p_shared rescale=lazy",
@@ -132,9 +132,9 @@ static const struct {
     {ASYNC
      "mask=\"k <= q and q - k < 90\" block_m=192 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct "
      "q_in=q_registers",
-     "heads=2,len_q=400,len_kv=450"}, /* which end of it a warpgroup does not see depends on the warpgroup */
+     "heads=2,len_q=400,len_kv=450"}, /* each warpgroup skips other K/V tiles at the ends of the window */
     {ASYNC "mask=causal block_m=64 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=tma pack_gqa=1",
-     "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads a tile, of 21 queries each: one row is nobody's */
+     "heads=6,kv_heads=2,len_q=100,len_kv=130"}, /* three heads per tile with 21 queries each: one row is unused */
     {ASYNC "mask=none block_m=64 head_dim=8 head_dim_v=136 block_n=16 stages=1 overlap=intra_warpgroup store=direct",
      "heads=3,len_q=150,len_kv=40"},
     {ASYNC "mask=causal block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup store=direct layout=ragged",
@@ -146,7 +146,7 @@ static const struct {
     {ASYNC BIAS
      " mask=\"q // 56 == k // 56 or k < 20\" block_m=128 head_dim=8 block_n=16 stages=2 overlap=intra_warpgroup "
      "store=direct rescale=lazy",
-     "heads=2,len_q=150,len_kv=168"}, /* K/V tiles in between are skipped */
+     "heads=2,len_q=150,len_kv=168"}, /* skips K/V tiles in between */
     {ASYNC "mask=\"q // 47 == k // 47\" block_m=64 head_dim=8 block_n=16 stages=1 overlap=off store=tma",
      "heads=1,len_q=100,len_kv=100"}, /* of one K/V tile, only the last one is seen */
     {MMA "mask=causal block_m=128 threads=128 head_dim=8 block_n=16 stages=3 q_in=q_registers",
@@ -180,7 +180,7 @@ static const struct {
     {DECODE "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2 layout=padded append=1",
      "batch=1,heads=2,kv_heads=1,len_q=1,len_kv=9"},
     {DECODE "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2 layout=padded append=1 batch_invariant=1",
-     "batch=2,heads=2,kv_heads=1,len_q=2,len_kv=2100"}, /* sequences of fewer chunks than there may be */
+     "batch=2,heads=2,kv_heads=1,len_q=2,len_kv=2100"}, /* sequences of fewer chunks than possible */
     {MMA_90 "mask=causal block_m=64 threads=128 head_dim=8 block_n=16 stages=2 splits=3",
      "heads=2,len_q=70,len_kv=150"},
     {DECODE_90 "mask=none block_m=8 threads=64 head_dim=8 block_n=16 stages=2",
@@ -203,26 +203,26 @@ static const struct {
     {BACKWARD_90A BIAS " mask=\"k <= q and q - k < 90\" head_dim=64 head_dim_v=136", "heads=1,len_q=300,len_kv=328"},
     {BACKWARD_90A "mask=\"k <= q and q - k < 90\" head_dim=8 score=\"s + t[q - k + 900]\" params=\"t: float[1800]\" "
                   "wants=\"dq, dk, dv, d_t\"",
-     "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no step */
+     "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no steps */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 layout=ragged", "batch=3,heads=1,len_q=300,len_kv=130"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
     {MLA "mask=none",
-     "batch=3,heads=50,kv_heads=1,len_q=1,len_kv=1050"}, /* odd and even numbers of K/V tiles in parts */
+     "batch=3,heads=50,kv_heads=1,len_q=1,len_kv=1050"}, /* odd and even numbers of K/V tiles in the parts */
     {MLA "mask=causal layout=padded page_size=16", "batch=3,heads=10,kv_heads=1,len_q=2,len_kv=300"},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-/* Schedules with 2 and 3 multiprocessors, of which 3, 4 and 23 hold warps back (docs/host-device.md). */
+/* Seeds for schedules with 2 and 3 multiprocessors; 3, 4 and 23 hold warps back (docs/host-device.md). */
 static const int seeds_fast[] = {4, 8, 3, 23, 13}, seeds_race[] = {8, 3};
 enum {
     SEEDS_FAST = sizeof seeds_fast / sizeof *seeds_fast,
     SEEDS_RACE = sizeof seeds_race / sizeof *seeds_race,
 };
 
-/* Where `text` stands, `instead` takes its place; null = the call that starts there goes. */
+/* Replaces `text` by `instead`; null = removes the call that starts there. */
 static const struct mutation {
     const char *text, *instead;
 } mutations[] = {
@@ -339,27 +339,28 @@ struct lines {
     int count;
 };
 
-/* What the hardware does not need, and why it is there all the same; and what is no different here. */
+/* True for mutants that nothing need notice: what the hardware does not need, with the reason why it is there all the
+   same, and what makes no difference here. */
 static bool may_be_left_out(const struct mutation *mutation, const struct lines *lines, int at) {
     const char *line = lines->text[at], *before = lines->text[at ? at - 1 : 0], *after = lines->text[at + 1];
     if (strstr(before, "0x80008000"))
-        return true; /* the data here never come there, those of test_flash_async do */
+        return true; /* the data here never get there, those of test_flash_async do */
     if (strstr(line, "await_bias(score, p, shared) ||"))
-        return true; /* rows with room between them, in test_masks */
+        return true; /* rows with gaps between them, in test_masks */
     if (strstr(line, "// the compiler wants it"))
         return true;
     if (strstr(line, "c.enter_step(); c.ring.count++") || strstr(line, "step().first >= 0; ring.count++") ||
         strstr(line, "for (Ring<1> ring"))
-        return true; /* the loop would not end */
+        return true; /* the loop would never end */
     bool before_d_o = strstr(before, "(DK && DV)") || strstr(after, "wgmma_settle(c.dv[0]);");
     bool second_operand = strstr(line, "d_o_empty[stage_d_o]") || strstr(line, "v_empty[stage_v]");
     if ((second_operand && !mutation->instead) || (before_d_o && strstr(line, "wgmma_wait<1>")))
-        return true; /* dO, or V, has as many stages as Q, or K, here, is released before it, and loaded behind it */
+        return true; /* here dO (or V) has as many stages as Q (or K), is released before it, and loaded after it */
     if (strstr(line, "keys_empty[before.stage()]"))
         return true; /* when a block takes its next item; long items only */
     if (strstr(line, "q_empty[queries.stage()][consumer]") && !mutation->instead)
-        return true;       /* for the pace: the next turn of the loop waits for the same */
-    if (mutation->instead) /* K is loaded in order: given back in order, too, but named after the next, it is as safe */
+        return true;       /* only for the pace: the next iteration waits for the same */
+    if (mutation->instead) /* K is loaded in order; released in order too, under the next one's name, it is as safe */
         return strstr(mutation->text, "keys(0)") && strstr(line, "scores_done(") && strstr(before, "wgmma_wait<0>");
     bool second_fence = strstr(line, "wgmma_fence();") && strstr(before, "v_full");
     bool q_was_read = strstr(line, "named_barrier_sync(") && strstr(line, "read Q");
@@ -370,9 +371,9 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     bool own_rows = strstr(line, "named_barrier_sync(") && strstr(before, "fence_async();");
     return second_fence  /* the compiler inserts it otherwise, and says so */
            || q_was_read /* products end for all four warps at once; not documented */
-           || whole_warp /* cluster barriers want all threads of a warp together; here each arrives alone */
-           || fenced     /* elect_one brings the warp together too; whether that orders anything is not documented */
-           || own_rows /* a product begins when all warps ask for it here, and needs a warp's own rows there */;
+           || whole_warp /* cluster barriers need all threads of a warp together; here each arrives alone */
+           || fenced     /* elect_one also brings the warp together; whether that orders anything is not documented */
+           || own_rows /* here a product begins when all warps ask for it; there it needs a warp's own rows */;
 }
 
 static void read_template(struct lines *lines, const char *name) {
@@ -388,7 +389,7 @@ static void read_template(struct lines *lines, const char *name) {
     fclose(file);
 }
 
-/* Write the template with line `at` replaced; none when `at` is negative. */
+/* Writes the template with line `at` replaced; a negative `at` replaces none. */
 static void write_template(const char *folder, const struct lines *lines, int at, const char *replacement) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, lines->file);
@@ -399,19 +400,19 @@ static void write_template(const char *folder, const struct lines *lines, int at
     cr_assert_eq(fclose(file), 0);
 }
 
-/* False when the line has no such text, or only defines the function. */
+/* Writes the mutated line to `mutant`. False when the line has no such text, or only defines the function. */
 static bool mutate(const char *line, const struct mutation *mutation, char *mutant, size_t size) {
     const char *at = strstr(line, mutation->text);
     bool is_word = isalpha((unsigned char)*mutation->text) || *mutation->text == '_';
     bool within_word = at && at > line && is_word && (at[-1] == '_' || islower((unsigned char)at[-1]));
-    bool directive = strncmp(line + strspn(line, " "), "//$", 3) == 0; /* behind text is a condition, which stays */
+    bool directive = strncmp(line + strspn(line, " "), "//$", 3) == 0; /* after text it is a condition, which stays */
     if (!at || within_word || strstr(line, "__device__") || directive)
         return false;
     const char *rest = mutation->instead ? at + strlen(mutation->text) : strchr(at, ';');
     cr_assert(rest, "a call over two lines: %s", line);
     if (mutation->instead)
         snprintf(mutant, size, "%.*s%s%s", (int)(at - line), line, mutation->instead, rest);
-    else /* what the call reads must still be read: a template names it */
+    else /* the call's operands must still be read: a template names them */
         snprintf(mutant, size, "%.*swhile (false) %s", (int)(at - line), line, at);
     return true;
 }
@@ -432,8 +433,8 @@ static bool emitted(const char *folder, int variant, struct text *source) {
     return run(command, source) == 0;
 }
 
-/* 0 = right and without complaint, 1 = wrong, 5 = refused, DIED = it wrote where it must not, LOST = it used an address that is
-   none; all else means that the test itself is broken. */
+/* Returns the exit status: 0 = right and without complaint, 1 = wrong, 5 = refused, DIED = wrote where it must not,
+   LOST = used an invalid address. Any other status means that the test itself is broken. */
 enum { DIED = 134 /* SIGABRT */, LOST = 139 /* SIGSEGV */ };
 static int run_kernel(const char *folder, int variant, bool race, int seed, struct text *output) {
     char command[1024];
@@ -445,7 +446,8 @@ static int run_kernel(const char *folder, int variant, bool race, int seed, stru
     return run(command, output);
 }
 
-/* Gradients that are not finite are computed a second time, which would repair what a mutant spoils. The data here are finite. */
+/* Gradients that are not finite are computed a second time, which would repair what a mutant spoils. The data here are
+   finite, so this disables the repetition. */
 static void repair_nothing(const char *folder) {
     static struct lines lines;
     const char *name = "backward/repeat_rows.cuh", *text = "return __any_sync(0xffffffffu, !(fabsf(all) < INFINITY));";
@@ -482,13 +484,13 @@ static bool is_noticed(const char *folder, const bool differs[VARIANTS], bool ra
     return status != 0;
 }
 
-/* Is it the turn of this line? */
+/* True if this run mutates line `number`. */
 static bool has_turn(int number) {
     enum { SHARDS = 32 };
     return part_has(number) && shard_has(number, SHARDS);
 }
 
-/* Returns how many mutants there were. */
+/* Returns the number of mutants. */
 static int check_mutants(const char *folder, const struct lines *lines) {
     char mutant[512], name[640];
     int mutants = 0;

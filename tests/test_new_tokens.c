@@ -1,5 +1,5 @@
-/* Knob append of attention_forward: what the sweep (specs/attention_append_decode.yaml) does not show: the bits are those of append_kv
-   and decode in turn, and every mistake in the arguments and the problem. */
+/* Knob append of attention_forward, beyond what the sweep (specs/attention_append_decode.yaml) covers: the bits are
+   those of append_kv followed by decode, and every mistake in the arguments and the problem. */
 #include "arguments.h"
 #include "helper_run.h"
 
@@ -17,7 +17,7 @@ static uint16_t q[B * NEW * H * D + SPARE], o[B * NEW * H * D + SPARE], k_new[B 
 static float cosine[CAPACITY * D / 2], sine[CAPACITY * D / 2];
 static int32_t cu_seqlens[B + 1], lengths[B], table[B * CAPACITY / PAGE];
 
-/* Packed tokens into pages; K and V of a page lie beside each other. */
+/* Appends packed tokens to pages. K and V of a page are adjacent. */
 static struct att_args ragged(void) {
     enum { BOTH = 2 * KV * PAGE * D };
     return (struct att_args){.size = sizeof(struct att_args),
@@ -175,7 +175,7 @@ Test(new_tokens, the_choice_is_the_kernel_that_writes_them) {
 enum { SEQUENCES = 4, MOST = 3, ROOM = 160, KEYS = 16, TABLE = ROOM / KEYS, ALL = SEQUENCES * TABLE };
 enum { HEADS = 10, SHARED = 2, DIM = 64, TOKENS = SEQUENCES * MOST };
 
-/* A step of some sequences. The second one has fewer keys than queries where all have as many queries. */
+/* One step of several sequences. Where all have equally many queries, the second has fewer keys than queries. */
 static const int32_t own_lengths[SEQUENCES] = {40, 1, 0, 130}, own_tokens[SEQUENCES + 1] = {0, 3, 4, 4, 6};
 
 struct step {
@@ -216,7 +216,7 @@ static struct step make_step(att_session *session) {
                          .table = on_device(session, pages, sizeof pages)};
 }
 
-/* (tokens, heads, DIM), packed or not. */
+/* Tensor (tokens, heads, DIM), packed or not. */
 static struct att_tensor rows(uint16_t *at, int heads) {
     return (struct att_tensor){at, (int64_t)MOST * heads * DIM, DIM, (int64_t)heads * DIM};
 }
@@ -291,7 +291,7 @@ static void append_and_attend(att_session *session, const struct step *s, const 
     launch(session, run_find(session, problem, "algorithm=decode"), &args);
 }
 
-/* One launch, or two: the cache and O. */
+/* Runs one launch, or two. `bits` gets the cache and O. */
 static void run(uint64_t seed, const char *layout, const char *rope, bool fused, uint16_t *bits) {
     att_session *session;
     struct att_options options = {
@@ -317,7 +317,7 @@ Test(new_tokens, bits_are_those_of_append_kv_and_decode_in_turn) {
                  {"layout=padded page_size=16", ""}};
     static uint16_t one[CACHE_SIZE + Q_SIZE], two[CACHE_SIZE + Q_SIZE];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (uint64_t seed = 0; seed < 3; seed++) { /* runs are cut elsewhere */
+        for (uint64_t seed = 0; seed < 3; seed++) { /* the seed moves the ends of runs */
             run(seed, cases[i].layout, cases[i].rope, false, two);
             run(seed, cases[i].layout, cases[i].rope, true, one);
             cr_expect_eq(memcmp(one, two, CACHE_SIZE * sizeof *one), 0, "cache: %s %s, seed %d", cases[i].layout,

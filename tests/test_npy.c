@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A file of version `version` with this header and `data` zero bytes behind it. */
+/* Makes a file of version `version` with this header, followed by `data` zero bytes. */
 static size_t make(char *file, int version, const char *header, size_t data) {
     size_t length = strlen(header), field = version == 1 ? 2 : 4;
     memcpy(file, "\x93NUMPY", 6);

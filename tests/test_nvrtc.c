@@ -93,7 +93,8 @@ Test(nvrtc, reports_spills) {
     nvrtc_close(nvrtc);
 }
 
-/* A kernel of two products of wgmma; more numbers than there are registers live between them, or only behind the last one. */
+/* Prints a kernel of two wgmma products. More values than there are registers are live between them, or only after
+   the last one. */
 static void print_products(struct text *text, bool between) {
     enum { SUMS = 32 };
     static const char *const more = "#pragma unroll\n"
@@ -129,7 +130,7 @@ Test(nvrtc, kernels_that_the_compiler_slowed_down_are_refused) {
     print_products(&between, true);
     print_products(&behind, false);
     const struct {
-        const char *source, *words; /* null = it is not refused */
+        const char *source, *words; /* null = not refused */
     } cases[] = {
         {"extern \"C\" __global__ void k(float *x) {\n"
          "    asm volatile(\"setmaxnreg.inc.sync.aligned.u32 240;\");\n"

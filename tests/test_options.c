@@ -110,14 +110,14 @@ Test(options, an_option_that_does_nothing_is_refused) {
                                                {NULL, NULL, NULL, NULL}};
     static const struct {
         const char *line[WORDS];
-        const char *reason; /* null = it is good */
+        const char *reason; /* null = accepted */
     } cases[] = {
         {{"--seed", "3"}, "--seed does nothing without --out or --color"},
         {{"--seed", "3", "-oa"}, NULL},
         {{"--seed", "3", "-cauto"}, NULL},
         {{"-v", "-q"}, "--verbose does nothing with --quiet; leave one of them out"},
         {{"-v"}, NULL},
-        {{"--out", "x"}, NULL}, /* the rule is another verb's */
+        {{"--out", "x"}, NULL}, /* the rule belongs to another verb */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct options options;

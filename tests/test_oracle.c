@@ -1,4 +1,4 @@
-/* The oracle is what everything else is judged by, so it is judged by hand-computed cases and by what must hold. */
+/* Everything else is judged by the oracle, so the oracle is judged by hand-computed cases and by invariants. */
 #include "helper_evaluator.h"
 #include "oracle.h"
 
@@ -119,7 +119,8 @@ static bool agree(double found, double wanted) {
     return fabs(found - wanted) <= 1e-5 * (1 + fabs(wanted));
 }
 
-/* The oracle and kernels read one tree; the evaluator reads the text. How many pairs of query and key were compared. */
+/* The oracle and the kernels read one tree; the evaluator reads the text. Returns how many pairs of query and
+   key were compared. */
 static int compare_with_text(enum formula_flavor flavor, unsigned number, const struct formula_scope *scope) {
     unsigned seed = 31 * number + 5;
     struct text text = {0};

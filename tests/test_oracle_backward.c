@@ -1,5 +1,5 @@
-/* The gradients that everything else is judged by, against differences of the forward oracle: for every mask and score of the
-   cookbook and of a few problems besides. */
+/* Checks the gradients that everything else is judged by against differences of the forward oracle, for every mask and
+   score of the cookbook and for a few other problems. */
 #include "catalog.h"
 #include "oracle_backward.h"
 #include "params.h"
@@ -13,8 +13,8 @@
 
 enum { HEAD_DIM = 3, HEAD_DIM_V = 2, MOST = 1024 };
 
-/* A loss, sum of O * A + sum of LSE * B, and all that it depends on. Inputs are multiples of 2^-9, so that a step of 2^-10 and
-   its half are exact in float. */
+/* A loss, sum of O * A + sum of LSE * B, and everything that it depends on. Inputs are multiples of 2^-9, so that a
+   step of 2^-10 and its half are exact in float. */
 struct loss {
     struct oracle_attention p;
     float q[MOST], k[MOST], v[MOST], d_o[MOST], d_lse[MOST];
@@ -59,7 +59,8 @@ static double difference(struct loss *loss, float *input, double *sink, double s
     return (side[1] - side[0]) / (2 * step);
 }
 
-/* Central differences with steps h and h / 2: their error in h^2 cancels. Where they are far apart a corner is between. */
+/* Compares with central differences of steps h and h / 2, whose h^2 errors cancel. Where the two are far apart, there
+   is a corner between. */
 static bool expect_slope(struct loss *loss, const char *what, const char *tensor, int64_t i, float *input, double *sink,
                          double found) {
     double coarse_one = difference(loss, input, sink, 0x1p-10), fine = difference(loss, input, sink, 0x1p-11);
@@ -71,7 +72,7 @@ static bool expect_slope(struct loss *loss, const char *what, const char *tensor
     return true;
 }
 
-/* Of every float that the score reads. Returns how many were compared. */
+/* Checks the slopes of every float that the score reads. Returns how many were compared. */
 static int expect_param_slopes(struct loss *loss, struct params *params, const struct oracle_backward *problem,
                                const char *what) {
     struct formula_reads reads = {0};
@@ -86,7 +87,7 @@ static int expect_param_slopes(struct loss *loss, struct params *params, const s
         if (!gradients.d_param[param])
             gradients.d_param[param] = calloc((size_t)params->param[param].count + 1, sizeof(double));
     }
-    loss_of(loss); /* differences have left O and LSE of other inputs */
+    loss_of(loss); /* the differences left O and LSE of other inputs */
     if (reads.count)
         oracle_backward(&with, &gradients);
     for (int i = 0; i < params->formulas.scope.count; i++) {
@@ -202,7 +203,7 @@ Test(oracle_backward, every_recipe_of_the_cookbook_has_the_slopes_of_its_forward
     template_set_close(set);
 }
 
-/* Every function of a score, and what the cookbook has not. */
+/* Every function of a score, and what the cookbook does not have. */
 Test(oracle_backward, other_problems_have_the_slopes_of_their_forward_pass) {
     static const char *const problems[] = {
         "mask: none",

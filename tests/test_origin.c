@@ -103,7 +103,7 @@ static void write_template(const char *folder, const char *name) {
     fclose(file);
 }
 
-/* Each with its sentence; a pipe is not waited for. */
+/* Each is refused with its own message; a pipe is not waited for. */
 Test(template_folder, what_cannot_be_a_template_of_the_folder_is_refused) {
     static const char including[] = "softmax_three_pass.cu";
     static const struct {

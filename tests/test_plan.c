@@ -63,7 +63,7 @@ Test(plan, what_has_no_value_says_so) {
     }
 }
 
-/* A plan may come from a damaged file: nothing outside its array is touched, and it is refused. */
+/* A plan may come from a damaged file. It is refused, and nothing outside its array is touched. */
 Test(plan, malformed_expressions_are_refused) {
     static const struct plan_expr cases[] = {
         {0, {CONSTANT(1)}},
@@ -142,7 +142,7 @@ Test(plan, splits_keys_where_that_fills_more_multiprocessors) {
     cr_expect_eq(split(64, 140, 132, 32768, 32768), 7, "a second wave that is nearly empty");
     cr_expect_eq(split(64, 64, 132, 512, 512), 1, "few keys are not worth a second launch");
     cr_expect_eq(split(64, 100000, 132, 65536, 65536), 1, "many tiles");
-    for (int64_t tiles = 1; tiles < 1200; tiles++) /* never more work in a row than without */
+    for (int64_t tiles = 1; tiles < 1200; tiles++) /* never more sequential work than without splits */
         for (int64_t keys = 256; keys <= 65536; keys *= 4) {
             int64_t parts = split(64, tiles, 132, keys, keys);
             cr_assert(parts >= 1 && parts <= 64);

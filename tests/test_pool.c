@@ -11,7 +11,7 @@
 
 enum { COUNT = 40 };
 
-/* A compiler that does as the variant's name says. */
+/* A compiler that does what the variant's name says. */
 static void act(void *context, int channel) {
     struct variant variant;
     (void)context;

@@ -1,5 +1,5 @@
-/* K and V of 8 bits: every code has its value, in K and in V, on every kernel that reads them; what launches and problems refuse.
-   That sums are right is for the sweep (specs/attention_quantised*.yaml). */
+/* 8-bit K and V: every code has its value, in K and in V, on every kernel that reads them; and what launches and
+   problems refuse. The sweep (specs/attention_quantised*.yaml) checks that sums are right. */
 #include "attile.h"
 #include "helper_run.h"
 #include "tensor.h"
@@ -40,7 +40,7 @@ static void *on_device(att_session *session, const void *host, size_t bytes) {
     return device;
 }
 
-/* (CODES) numbers: O or LSE of a launch with these tensors. */
+/* Launches with these tensors. `o` or `lse` gets CODES numbers. */
 static void launch(att_session *session, att_kernel *kernel, struct att_attention_args a, const void *q, size_t q_bytes,
                    const uint8_t *k, const uint8_t *v, size_t kv_bytes, float *o, float *lse) {
     static const float nothing[CODES];
@@ -70,7 +70,7 @@ static void launch(att_session *session, att_kernel *kernel, struct att_attentio
 
 static bool same(float a, float b) { return a == b || (isnan(a) && isnan(b)); }
 
-/* O of a query that sees one key is its V. */
+/* O of a query that sees one key is that key's V. */
 Test(quantised, has_the_value_of_every_code_in_v) {
     att_session *session = open_host();
     for (int i = 0; i < TYPES * KERNELS; i++) {
@@ -93,7 +93,7 @@ Test(quantised, has_the_value_of_every_code_in_v) {
     att_close(session);
 }
 
-/* LSE of a query that sees one key is their score: Q picks one element of K, in turn each column. */
+/* LSE of a query that sees one key is their score. Q picks one element of K, each column in turn. */
 Test(quantised, has_the_value_of_every_code_in_k) {
     static uint16_t q[CODES * D];
     static uint8_t k[CODES * D], v[CODES * D];
@@ -114,7 +114,7 @@ Test(quantised, has_the_value_of_every_code_in_k) {
         for (int code = 0; code < CODES; code++) {
             const uint8_t bits = (uint8_t)code;
             float expected = element_decode(types[i % TYPES].type, &bits);
-            if (expected == INFINITY) /* infinity less the largest score, which it is */
+            if (expected == INFINITY) /* infinity minus the largest score, which is infinity */
                 expected = NAN;
             cr_expect(same(lse[code], expected), "%s %s: code 0x%02x is %g, expected %g", problem,
                       kernels[i / TYPES].schedule, code, (double)lse[code], (double)expected);
@@ -123,13 +123,13 @@ Test(quantised, has_the_value_of_every_code_in_k) {
     att_close(session);
 }
 
-/* What the check sends to a device. */
+/* The check sends encoded values to a device. */
 Test(quantised, encodes_what_it_decodes) {
     for (int i = 0; i < TYPES; i++)
         for (int code = 0; code < CODES; code++) {
             uint8_t bits = (uint8_t)code, again;
             float value = element_decode(types[i].type, &bits);
-            if (!isfinite(value) || value < -127) /* infinity is never made; int8 is symmetric */
+            if (!isfinite(value) || value < -127) /* encoding never makes infinity; int8 is symmetric */
                 continue;
             element_encode(types[i].type, value, &again);
             cr_expect_eq(again, bits, "%s0x%02x became 0x%02x", types[i].problem, code, again);
@@ -161,7 +161,7 @@ Test(quantised, refuses_problems_and_says_why) {
     att_close(session);
 }
 
-/* Element types that are the same are no other problem. */
+/* Naming the type of Q for K and V makes no other problem. */
 Test(quantised, takes_the_type_of_q_for_any_kernel) {
     att_session *session = open_host();
     run_find(session, "family=attention_forward dtype=fp16 dtype_kv=fp16", "algorithm=flash_tiled");

@@ -1,4 +1,5 @@
-/* att_options.quick_first: the first answer, and what takes its place. The compiler is a stand-in, which the tests hold up. */
+/* att_options.quick_first: the first answer, and what replaces it. The compiler is a stand-in, which the tests
+   can hold up. */
 #include "helper_cache.h"
 #include "session.h"
 
@@ -9,12 +10,12 @@
 #include <time.h>
 
 #define BEST  "_flash_tiled_"
-#define QUICK "_flash_t1" /* threads; not flash_tiled */
+#define QUICK "_flash_t1" /* the threads follow; does not match flash_tiled */
 
 static const char problem[] = "family=attention_forward head_dim=16";
 
 static const char *folder;
-static atomic_bool held, fails; /* what is not quick: does not finish, or does not compile */
+static atomic_bool held, fails; /* for kernels that are not quick: do not finish, or do not compile */
 static atomic_int compiles;
 static struct backend_type stand_in;
 static struct text log_text;
@@ -90,7 +91,7 @@ static const char *find(att_session *session, const char *what, const char *sche
     return att_kernel_name(kernel);
 }
 
-/* Ask until the answer is another one. */
+/* Asks until the answer's name contains `part`. */
 static const char *wait_for(att_session *session, const char *what, const char *part) {
     const char *name = find(session, what, NULL);
     for (int i = 0; i < 5000 && !strstr(name, part); i++) {

@@ -1,4 +1,4 @@
-/* quickstart with programs in place of cmake and the package tools, which write down how they are called. */
+/* quickstart with stand-ins for cmake and the package tools, which log how they are called. */
 #include "helper_folder.h"
 #include "file.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* A machine on which all packages are missing, and an `attile` that says `doctor` of NVRTC. */
+/* Sets up a machine without any packages, and an `attile` that reports $NVRTC as `doctor` does. */
 static void enter(void) {
     folder_enter();
     static const char script[] =
@@ -23,7 +23,7 @@ static void enter(void) {
 
 TestSuite(quickstart, .init = enter, .fini = folder_leave);
 
-/* The exit status, and what was called. */
+/* Returns the exit status; `called` gets what was called. */
 static int run(const char *environment, const char *words, struct text *called) {
     struct text command = {0}, error = {0};
     *called = (struct text){0};

@@ -1,5 +1,5 @@
-/* A kernel with one barrier too few must be reported, with both lines; an intact one must not. And in the templates, no
-   barrier is there for nothing: without any one of them some kernel has a race. */
+/* A kernel with one barrier too few must be reported, with both lines; an intact one must not. In the templates, no
+   barrier is redundant: without any one of them some kernel has a race. */
 #include "helper_part.h"
 #include "text.h"
 
@@ -49,7 +49,7 @@ static const char hand_over[] = KERNEL "cluster_arrive(); cluster_wait();\n"
                                        "if (b % 2 == 0) p.y[b / 2 * 32 + t] += 1;\n" /* line 7 */
                                        "}\n";
 
-/* The same through a barrier of the first block: an arrival from another block publishes no stores. */
+/* The same through a barrier of the first block: an arrival from another block does not publish stores. */
 static const char hand_over_barrier[] =
     KERNEL "unsigned long long *gate = dynamic_shared<unsigned long long>() + 100; int rank = cluster_rank();\n"
            "if (t == 0) { barrier_init(gate, 32); barrier_init_fence(); }\n"
@@ -71,9 +71,9 @@ static const char reach[] =
            "}\n";
 
 struct race_case {
-    const char *name, *source, *removed; /* what to take out of the source; null = nothing */
-    int which, grid, block;              /* take out the which-th; launch so many blocks of so many threads */
-    const char *words[4];                /* of the report; none = no race */
+    const char *name, *source, *removed; /* what to remove from the source; null = nothing */
+    int which, grid, block;              /* remove the which-th; launch this many blocks and threads */
+    const char *words[4];                /* in the report; none = no race */
 };
 
 static const struct race_case cases[] = {
@@ -151,7 +151,7 @@ static const struct race_case cases[] = {
      {"block 0", "block 1, thread 0", "line 7"}},
 };
 
-/* The source without the which-th `removed`; blanks take its place, so that lines stay. */
+/* Returns the source without the which-th `removed`. Blanks take its place, so that line numbers stay. */
 static char *remove_from(const struct race_case *race) {
     char *source = strdup(race->source), *at = source;
     for (int i = 0; race->removed && (at = strstr(at, race->removed)); at++, i++)
@@ -198,7 +198,7 @@ Test(race, a_missing_barrier_is_reported_with_both_lines_and_an_intact_kernel_is
 
 static const struct barrier_case {
     const char *file, *problem;
-    const char *shapes[2]; /* not each barrier has work on each of them; null = none */
+    const char *shapes[2]; /* a barrier may have no work on one of them; null = none */
 } barrier_cases[] = {
     {"pipeline/k_and_v_in_turn.cuh",
      "family=attention_forward algorithm=flash_tiled head_dim=32 target=any",
@@ -224,7 +224,7 @@ static const struct barrier_case {
     {"pipeline/release_by_thread.cuh",
      "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 deterministic=1 target=sm_90a",
      {"batch=1,heads=1,len_q=300,len_kv=300"}},
-    {"backward/repeat_queries.cuh", /* NaN behind the ends of the sequences */
+    {"backward/repeat_queries.cuh", /* NaN beyond the ends of the sequences */
      "family=attention_backward algorithm=flash_async head_dim=40 dtype=bf16 layout=padded target=sm_90a",
      {"batch=3,heads=2,len_q=64,len_kv=200"}},
     {"fragment/score_bias_rows.cuh", /* rows copied by the producer, and rows that it cannot copy */
@@ -234,7 +234,8 @@ static const struct barrier_case {
     {"fragment/reduce.cuh", "family=softmax algorithm=three_pass threads=128", {"rows=1,cols=500"}},
 };
 
-/* The folder's file again, but line `line` without its barrier; false when that line has none. Line 0 = as it is. */
+/* Writes the folder's file again, without the barrier in line `line`. False when that line has none. Line
+   0 = unchanged. */
 static bool rewrite(const char *folder, const char *file, int line) {
     char path[512], text[1024];
     snprintf(path, sizeof path, "%s/templates/%s", SOURCE_DIR, file);
@@ -278,7 +279,7 @@ static bool run_template(const struct barrier_case *barrier, const char *folder,
     return passed;
 }
 
-/* What the template becomes: a line that this variant does not use makes no difference. */
+/* Emits the source of the template: a line that this variant does not use makes no difference. */
 static void emit_template(const struct barrier_case *barrier, const char *folder, struct text *source) {
     char command[1024];
     snprintf(command, sizeof command, "TSAN_OPTIONS=exitcode=0 %s show '%s' --templates %s 2>/dev/null", ATTILE_RACE,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Problems, schedules and sizes at random, on the host device, with its threads in a random order and some of them watched for
-races: what no spec has thought of. Each commit draws others (tests/helper_part.h), and a failure prints its command.
+"""Random problems, schedules and sizes on the host device, with its threads in a random order and some problems checked
+for races: cases that no spec covers. Each commit draws different ones (tests/helper_part.h), and a failure prints its
+command.
 
     tests/test_random.py build/release/cli/attile [build/release/cli/attile-race]
     ATTILE_SHARD=7 tests/test_random.py build/release/cli/attile     other problems
-    ATTILE_RANDOM=100 tests/test_random.py ...                       more of them
+    ATTILE_RANDOM=100 tests/test_random.py ...                       more problems
 """
 
 import os
@@ -21,7 +22,7 @@ ATTILE = sys.argv.pop(1) if len(sys.argv) > 1 else f"{ROOT}/build/release/cli/at
 RACE = sys.argv.pop(1) if len(sys.argv) > 1 else None
 PROBLEMS = int(os.environ.get("ATTILE_RANDOM", "20"))
 
-# What a formula reads, and how it is declared.
+# {name that a formula reads: its declaration}
 PARAMS = {"window": "window: int", "doc": "doc: int[batch, len_kv]", "slopes": "slopes: float[heads]",
           "values": "values: bf16[heads, len_kv, len_kv]"}
 MASKS = ["none", "causal", "k <= q and q - k < window", "abs(q - k) <= window", "causal and document(doc)", "q // 47 == k // 47"]
@@ -38,7 +39,7 @@ KERNELS = [  # family, algorithm, target, element types
     ("attention_backward", "flash_mma", "sm_80", ["fp16", "bf16"]),
     ("attention_backward", "flash_async", "sm_90a", ["fp16", "bf16"]),
 ]
-SCHEDULES = {  # knobs that may be left open, and what they may be
+SCHEDULES = {  # {algorithm: [(knob that may be left open, its possible values)]}
     "flash_async": [("rescale", ["lazy", "from_sum"]), ("overlap", ["off", "intra_warpgroup", "both"]), ("stages", [1, 2, 3]),
                     ("store", ["tma", "direct"]), ("cluster", [1, 2]), ("scheduler", ["persistent", "per_tile"]),
                     ("pack_gqa", [0, 1]), ("splits", [0, 1, 3]), ("block_m", [64, 128, 192]), ("block_n", [16, 48, 64])],
@@ -49,12 +50,12 @@ SCHEDULES = {  # knobs that may be left open, and what they may be
 
 
 def draw_size(draw, most):
-    """Many of them at a border of tiles, or at none."""
+    """Draws a size up to `most`, often at a tile boundary, or 0."""
     return min(most, draw.choice([0, 1, 16, 17, 64, 65, 128, 129, draw.randint(0, most), draw.randint(0, most)]))
 
 
 def draw_problem(draw):
-    """(problem, shape) as `attile run` takes them; perhaps not feasible."""
+    """Draws (problem, shape) as `attile run` takes them; they may be infeasible."""
     family, algorithm, target, dtypes = draw.choice(KERNELS)
     odd = algorithm in ("flash_tiled", "flash", "flash_mma", "decode") and draw.random() < 0.3
     head_dim = draw.randint(1, 80) if odd else 8 * draw.choice([1, 4, 8, 8, 12, 16, 16, 24, 32])
@@ -87,10 +88,10 @@ def draw_problem(draw):
 
 class Random(unittest.TestCase):
     def check(self, problem, shape, seed, program, mode):
-        """False when the problem is not feasible."""
+        """Runs a problem; returns False if it is not feasible."""
         command = [program, "run", problem, "--shape", shape, "--seed", str(seed), "--device", "host", "--host-mode", mode,
                    "--host-seed", str(seed), "--no-nvrtc", "--no-cache"]  # fmt: skip
-        # The thread sanitizer wants its addresses where they always are.
+        # The thread sanitizer needs addresses without randomisation.
         started = ["setarch", "-R", *command] if mode == "race" else command
         done = subprocess.run(started, capture_output=True, text=True, timeout=500)
         if done.returncode == 3 and re.search("is not feasible|no kernel answers this problem", done.stderr):

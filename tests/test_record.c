@@ -1,4 +1,4 @@
-/* Lines of a results file: what is printed reads back the same, and what is no record is none. */
+/* Lines of a results file: what is printed reads back the same, and other text is not a record. */
 #include "record.h"
 #include "file.h"
 

@@ -26,7 +26,7 @@ Test(reference, has_every_knob_word_and_size) {
         snprintf(row, sizeof row, "\n| `%s` | ", knob_table[id].name);
         const char *found = strstr(knobs, row);
         cr_assert_not_null(found, "%s", row);
-        bool formula = knob_table[id].kind == KNOB_KIND_FORMULA; /* its last word is no word to write */
+        bool formula = knob_table[id].kind == KNOB_KIND_FORMULA; /* its last word cannot be written */
         for (int i = 0; knob_table[id].words && knob_table[id].words[i + formula]; i++) {
             char word[128];
             snprintf(word, sizeof word, "`%s`", knob_table[id].words[i]);
@@ -36,14 +36,14 @@ Test(reference, has_every_knob_word_and_size) {
     }
     for (int id = 0; id < SHAPE_COUNT; id++) {
         char row[128];
-        bool asked = shape_table[id].families != SHAPE_OF_DEVICE; /* what the device says is no part of a spec */
+        bool asked = shape_table[id].families != SHAPE_OF_DEVICE; /* what the device reports is not part of a spec */
         snprintf(row, sizeof row, "\n| `%s` | ", shape_table[id].name);
         cr_assert_eq(strstr(text_string(&text), row) != NULL, asked, "%s", row);
     }
     text_free(&text);
 }
 
-/* The example at the top of the page is what a newcomer copies. */
+/* Newcomers copy the example at the top of the page. */
 Test(reference, has_an_example_that_works) {
     struct text text = {0};
     struct diag diag = {0};

@@ -46,7 +46,8 @@ static int count_of(const char *text, const char *part) {
     return count;
 }
 
-/* Tags open and close in order; attributes have quotes in pairs; no character that ends a tag too early. */
+/* Checks that tags open and close in order, that attributes have quotes in pairs, and that no character ends a
+   tag too early. */
 static void expect_well_formed(const char *html) {
     const char *stack[64];
     size_t size[64];
@@ -234,7 +235,7 @@ Test(report, measurements_of_this_gpu_are_shown_and_no_others) {
     template_set_close(set);
 }
 
-/* What a table says of a row is what tells it from the others, compiled or not. */
+/* A table labels a row by what distinguishes it from the others, compiled or not. */
 Test(report, rows_of_a_table_have_labels_of_their_own) {
     struct template_set *set = open_set();
     struct report report;

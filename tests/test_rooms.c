@@ -1,25 +1,25 @@
-/* CMake gives each room the include directories of the rooms that it sees, so that a wrong include does not compile. These
-   tests hold the directories against the rule of docs/design.md, section 3, and close the way around them. */
+/* CMake gives each room the include directories of the rooms that it may see, so that a wrong include does not compile.
+   These tests compare the directories with the rule of docs/design.md, section 3, and close the way around them. */
 #include "file.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A room may see those before it. "inner" rooms are seen from within gen/ only. */
+/* A room may see those before it in this list. Only code in gen/ may see "inner" rooms. */
 static const struct {
     const char *folder;
     bool inner;
 } rooms[] = {
     {"text", false},      {"gen/knobs", false}, {"gen/plan", false},  {"gen/expr", true},     {"gen/formula", false},
-    {"gen/yaml", false}, /* model/ reads devices/ by it */
+    {"gen/yaml", false}, /* model/ reads devices/ with it */
     {"gen", false},       {"gen/spec", true},   {"gen/tuned", false}, {"gen/template", true}, {"gen/variant", true},
     {"gen/source", true}, {"system", false},    {"model", false},     {"templates", false}, /* params/ */
     {"runtime", false},   {"check", false},     {"tune", false},      {"explore", false},     {"cli", false}};
 
 enum { ROOMS = sizeof rooms / sizeof *rooms, NONE = -1 };
 
-/* The room that a path lies in: the one with the longest name. */
+/* Returns the room that contains a path: the one with the longest name. */
 static int room_of(const char *path) {
     int found = NONE;
     for (int i = 0; i < ROOMS; i++) {

@@ -1,4 +1,5 @@
-/* work/runs_of_lengths.cuh: every key of every sequence is counted once, however the K/V tiles come to blocks and warps. */
+/* work/runs_of_lengths.cuh: every key of every sequence is counted once, however K/V tiles are assigned to
+   blocks and warps. */
 #include "attile.h"
 
 #include <criterion/criterion.h>
@@ -23,7 +24,7 @@ static int long_first(int b) { return b == 0 ? LEN_KV : 1; }
 static int full(int b) { return (void)b, LEN_KV; }
 static int (*const draws[])(int b) = {any, mostly_none, mostly_short, none, long_first, full};
 
-/* On the host device arrays are host memory. */
+/* On the host device, device arrays are host memory. */
 static uint16_t q[MOST * HEADS * D], k[MOST * KV_HEADS * LEN_KV * D], v[MOST * KV_HEADS * LEN_KV * D],
     o[MOST * HEADS * D];
 static float lse[MOST * HEADS];
@@ -37,8 +38,8 @@ static float from_bf16(uint16_t x) {
     return value;
 }
 
-/* All scores are 0, so LSE is the logarithm of the number of keys. V is 1 in the column of the key's tile modulo D, so O is the
-   share of these tiles in the keys. */
+/* All scores are 0, so LSE is the logarithm of the number of keys. V is 1 in the column given by the key's tile modulo
+   D, so O is the share of these tiles in the keys. */
 static void expect_counted_once(int batch, const char *schedule, int draw, uint64_t seed) {
     for (int b = 0; b < batch; b++)
         for (int h = 0; h < HEADS; h++) {
@@ -75,15 +76,15 @@ static void run(att_session *session, att_kernel *kernel, int batch) {
     size_t bytes;
     cr_assert_eq(att_workspace_size(kernel, &args, &bytes), ATT_OK, "%s", att_message(session));
     cr_assert_lt(bytes, sizeof workspace);
-    memset(workspace, 0xff, bytes); /* NaN, and counts that are none */
+    memset(workspace, 0xff, bytes); /* NaN, and invalid counts */
     workspace[bytes] = 77;
     args.workspace = workspace, args.workspace_size = bytes;
     cr_assert_eq(att_launch(kernel, &args, NULL), ATT_OK, "%s", att_message(session));
     cr_assert_eq(workspace[bytes], 77);
 }
 
-/* With 2 to 6 multiprocessors, as the seed says, warps have runs of their own from 3 sequences on at most where a block has 2,
-   and from 12 on where it has 8. */
+/* With 2 to 6 multiprocessors, depending on the seed, warps have their own runs from at most 3 sequences on where a
+   block has 2 warps, and from 12 on where it has 8. */
 Test(runs, count_every_key_once) {
     static const char *const schedules[] = {"algorithm=decode block_n=16 threads=64",
                                             "algorithm=decode block_n=16 threads=256",

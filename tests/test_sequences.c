@@ -1,4 +1,4 @@
-/* Sequences with lengths of their own: what a launch refuses, and that lengths are read when the kernel runs. */
+/* Sequences with their own lengths: what a launch refuses, and that lengths are read when the kernel runs. */
 #include "helper_device.h"
 #include "helper_sequences.h"
 #include "oracle.h"
@@ -10,7 +10,7 @@
 
 enum { B = 3, H = 2, LQ = 4, LK = 10, D = 8, TOTAL_Q = 7, TOTAL_KV = 20, PAGE = 4, PAGES = 9, COLUMNS = 3 };
 
-/* On the host device arrays are host memory. */
+/* On the host device, device arrays are host memory. */
 static float q[TOTAL_Q * H * D], k[PAGES * PAGE * H * D], v[PAGES * PAGE * H * D], o[TOTAL_Q * H * D], lse[H * TOTAL_Q];
 static int32_t cu_q[B + 1], cu_kv[B + 1], lengths[B], table[B * COLUMNS], indptr[B + 1], indices[B * COLUMNS];
 
@@ -138,7 +138,7 @@ static const struct refusal {
 };
 
 Test(sequences, bad_arguments_are_refused_and_nothing_runs) {
-    att_session *session = open_test_device(ATT_HOST_FAST); /* what is no att_alloc is no buffer in the others */
+    att_session *session = open_test_device(ATT_HOST_FAST); /* other modes only know buffers from att_alloc */
     if (test_device_is_gpu())
         cr_skip_test("numbers are checked on the host device");
     fill_all();
@@ -175,7 +175,7 @@ Test(sequences, problems_that_contradict_themselves_are_refused) {
 }
 
 Test(sequences, a_tensor_that_a_mask_indexes_by_query_wants_as_many_keys) {
-    att_session *session = open_test_device(ATT_HOST_FAST); /* what is no att_alloc is no buffer in the others */
+    att_session *session = open_test_device(ATT_HOST_FAST); /* other modes only know buffers from att_alloc */
     if (test_device_is_gpu())
         cr_skip_test("numbers are checked on the host device");
     att_kernel *kernel = find(session, "layout=ragged mask='doc[q] == doc[k]' params='doc: int[len_kv]'");
@@ -230,7 +230,7 @@ static void expect_paged_answers(void) {
     }
 }
 
-/* What a captured graph does: the same launch, and other numbers in the same arrays. */
+/* Works like a captured graph: the same launch, with other numbers in the same arrays. */
 Test(sequences, lengths_are_read_when_the_kernel_runs) {
     att_session *session = open_test_device(ATT_HOST_FAST);
     if (test_device_is_gpu())
@@ -250,8 +250,8 @@ Test(sequences, lengths_are_read_when_the_kernel_runs) {
 
 /* --- what others hold ---------------------------------------------------------------------------------------------- */
 
-/* A K/V tile reaches into the next sequence of a packed tensor. What that one holds must not matter; nor what queries hold that
-   are computed beside those of the sequence. */
+/* A K/V tile reaches into the next sequence of a packed tensor. Neither its contents may matter, nor those of queries
+   that are computed beside those of the sequence. */
 Test(sequences, nan_in_a_sequence_stays_there) {
     static const struct {
         const char *problem, *schedule;

@@ -231,7 +231,7 @@ static void touch_close(struct backend *backend) {
     _exit(4);
 }
 
-/* The device and all locks are the parent's: a thread that the child lacks may hold them. */
+/* The device and all locks belong to the parent: a thread that the child lacks may hold them. */
 Test(session, a_forked_childs_close_touches_nothing_of_the_parents) {
     att_session *session = open_host();
     att_kernel *kernel;
@@ -270,7 +270,7 @@ static void write_script(const char *folder, const char *name) {
     cr_assert_eq(chmod(path, 0755), 0);
 }
 
-/* The exit status of the probe in this environment; -1 = it died. */
+/* Returns the exit status of the probe in this environment; -1 = it died. */
 static int run_probe(const char *program, char *const environment[]) {
     pid_t child = fork();
     if (child == 0) {
@@ -283,7 +283,8 @@ static int run_probe(const char *program, char *const environment[]) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A copy of the probe runs as nobody for root. All that the environment names leads astray: the plain probe shows that. */
+/* Root runs a copy of the probe that is set-user-ID nobody. Everything that the environment names is misleading, as the
+   plain probe shows. */
 Test(session, a_set_user_id_process_reads_no_environment, .timeout = 120) {
     const char *folder = scratch_make();
     struct statvfs volume;

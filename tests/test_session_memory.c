@@ -1,5 +1,5 @@
-/* What the library does when memory runs out: every allocation between att_open and att_close is refused once, one
-   after the other. Never a crash, never a wrong answer: each step succeeds or says why not, and the next session works.
+/* The library when memory runs out: every allocation between att_open and att_close is refused once, one after the
+   other. There must never be a crash or a wrong answer: each step succeeds or says why not, and the next session works.
    Under the sanitizers, which bring their own malloc, there is nothing to test with. */
 #include "attile.h"
 
@@ -14,7 +14,7 @@
 
 #define EVERYWHERE __attribute__((visibility("default"))) /* for libc and libyaml too */
 
-static _Atomic long allocations_left = -1; /* -1 = as many as wanted */
+static _Atomic long allocations_left = -1; /* -1 = unlimited */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -40,14 +40,15 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return remove(path);
 }
 
-/* The compiler and the loader answer for themselves when they have no memory; all else is ATT_OUT_OF_MEMORY. */
+/* The compiler and the loader have their own statuses for a lack of memory; all other failures are
+   ATT_OUT_OF_MEMORY. */
 static bool failed(enum att_status status, long n) {
     cr_assert(status == ATT_OK || status == ATT_OUT_OF_MEMORY || status == ATT_NO_COMPILER || status == ATT_UNSUPPORTED,
               "allocation %ld: %s", n, att_status_name(status));
     return status != ATT_OK;
 }
 
-/* From open to result; true when all of it worked. A row of equal numbers becomes a row of 1 / COLS. */
+/* Goes from open to result; true when all of it worked. Softmax of a row of equal numbers is a row of 1 / COLS. */
 static bool compute(long n) {
     const struct att_options options = {
         .size = sizeof options, .device = ATT_DEVICE_HOST, .host_mode = ATT_HOST_FAST, .cache_dir = cache_dir};

@@ -34,7 +34,8 @@ Test(sha256, gives_the_digest_of_a_million_letters) {
     free(text);
 }
 
-/* The padding has its cases at 55, 56, 63 and 64 bytes of a block: chain the digests of all lengths to three blocks. */
+/* The padding has its cases at 55, 56, 63 and 64 bytes of a block: chains the digests of all lengths up
+   to three blocks. */
 Test(sha256, pads_every_length_right) {
     char chain[200 * 64 + 1] = "", hex[65];
     unsigned char bytes[200];

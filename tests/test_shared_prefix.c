@@ -9,7 +9,7 @@
 
 enum { HEADS = 4, KV = 2, D = 16, BATCH = 3, PREFIX = 21, OWN = 11 };
 
-/* How many queries and own keys each sequence has. */
+/* Number of queries and of own keys of each sequence. */
 static const int ragged_q[BATCH] = {5, 1, 3}, ragged_kv[BATCH] = {11, 1, 3}, single_q[BATCH] = {1, 1, 1};
 
 struct data {
@@ -17,7 +17,7 @@ struct data {
     float q[BATCH * OWN * HEADS * D], k[BATCH * OWN * KV * D], v[BATCH * OWN * KV * D]; /* (rows, heads, D) */
     float prefix_k[PREFIX * KV * D], prefix_v[PREFIX * KV * D];
     float o[BATCH * OWN * HEADS * D], lse[HEADS * BATCH * OWN];
-    struct bytes { /* K and V as int8, for tests of 8 bits: the numbers above are codes by scales */
+    struct bytes { /* K and V as int8, for 8-bit tests: the numbers above are codes times scales */
         int8_t code[BATCH * OWN * KV * D];
         float scale[BATCH * OWN * KV]; /* (rows, heads), (heads) or one number */
     } bytes_k, bytes_v, prefix_bytes_k, prefix_bytes_v;
@@ -41,7 +41,8 @@ static struct data *data_of(const int *len_q, const int *len_kv) {
 
 enum scales { NONE, TENSOR, HEAD, TOKEN }; /* as the words of kv_scale */
 
-/* Make int8 of numbers, and the numbers what it stands for. Scales are powers of two, so that their products are exact. */
+/* Converts numbers to int8, and sets the numbers to what the codes stand for. Scales are powers of two, so that
+   products with them are exact. */
 static void quantise(float *values, int count, enum scales kind, struct bytes *bytes) {
     for (int r = 0; r < count; r++)
         for (int h = 0; h < KV; h++) {
@@ -57,14 +58,15 @@ static void quantise(float *values, int count, enum scales kind, struct bytes *b
         }
 }
 
-/* Rows first .. first + count of one head, behind each other. */
+/* Copies rows first .. first + count of one head, one after another. */
 static void rows_of_head(const float *from, int heads, int head, int first, int count, float *to) {
     for (int i = 0; i < count; i++)
         memcpy(to + i * D, from + ((first + i) * heads + head) * D, D * sizeof *to);
 }
 
-/* One head of one sequence. The answer over all keys, and what the two parts and their merge may be off: each part's own
-   tolerance by its weight, what an error of LSE does to the weights, and the roundings of the merge. */
+/* Checks one head of one sequence against the answer over all keys. The two parts and their merge may be off by
+   each part's own tolerance times its weight, by what an error of LSE does to the weights, and by the roundings
+   of the merge. */
 static void check_head(const struct data *data, int h, int first_q, int len_q, int first_kv, int len_kv) {
     float q[OWN * D], k[(PREFIX + OWN) * D], v[(PREFIX + OWN) * D];
     rows_of_head(data->q, HEADS, h, first_q, len_q, q);
@@ -128,7 +130,7 @@ static void check_all(const struct data *data, const int *len_q, const int *len_
             check_head(data, h, q, len_q[b], kv, len_kv[b]);
 }
 
-/* The host device's memory is this program's; its own is what kernels may touch. */
+/* The host device shares this program's memory, but kernels may only touch the device's own allocations. */
 static void *on_device(att_session *session, const void *from, size_t bytes) {
     void *memory;
     cr_assert_eq(att_alloc(session, bytes, &memory), ATT_OK);
@@ -181,7 +183,7 @@ static struct setting set(struct data *data, const char *layout, const int *len_
                                              .cu_seqlens_kv = packed ? on_device(session, cu_kv, sizeof cu_kv) : NULL,
                                              .total_q = packed ? data->tokens : 0,
                                              .total_kv = packed ? data->keys : 0}};
-    if (!packed) { /* every sequence has as many rows */
+    if (!packed) { /* every sequence has the same number of rows */
         struct att_attention_args *a = &s.args.attention;
         a->q.batch_stride = a->o.batch_stride = len_q[0] * HEADS * D;
         a->k.batch_stride = a->v.batch_stride = len_kv[0] * KV * D;
@@ -348,7 +350,7 @@ Test(shared_prefix, mistakes_in_scales_are_named) {
     REFUSED(t.prefix.prefix = heads, "prefix.prefix: k_scale: strides are 0, 1, 2, expected 0");
     REFUSED(t.prefix.prefix = floats, "prefix.prefix: k_scale is given, and this kernel takes none");
     REFUSED(t.args.attention.k_scale = NULL, "kernel: k_scale is null");
-    s.prefix.prefix = heads; /* the scales of own tokens are none of a head */
+    s.prefix.prefix = heads; /* own tokens have no scales per head */
     s.prefix.k_scale = s.prefix.v_scale = NULL;
     s.prefix.k_scale_head_stride = s.prefix.v_scale_head_stride = 0;
     s.prefix.k_scale_row_stride = s.prefix.v_scale_row_stride = 0;

@@ -23,7 +23,7 @@ Test(sized, a_struct_without_its_size_is_refused) {
     struct att_options options = {0}, known;
     cr_expect_eq(read_options(&options, &known, "options.size is 0, expected sizeof(struct att_options), which is"),
                  ATT_INVALID_ARGUMENT);
-    options.size = offsetof(struct att_options, log_context); /* less than any version had */
+    options.size = offsetof(struct att_options, log_context); /* smaller than in any version */
     cr_expect_eq(read_options(&options, &known, "write {.size = sizeof options}"), ATT_INVALID_ARGUMENT);
     options = (struct att_options){.size = sizeof options, .ordinal = 3};
     cr_expect_eq(read_options(&options, &known, ""), ATT_OK);
@@ -57,7 +57,7 @@ Test(sized, a_newer_struct_is_filled_as_far_as_is_known) {
     failure_clear(&failure);
 }
 
-/* What a later version appends must not lie where an earlier one had padding, which nobody sets. */
+/* A later version must not append members where an earlier one had padding, which nobody sets. */
 Test(sized, structs_end_with_their_last_member) {
 #define END(type, last) (offsetof(struct type, last) + sizeof((struct type *)0)->last)
     cr_expect_eq(sizeof(struct att_options), END(att_options, quick_first));

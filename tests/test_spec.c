@@ -122,7 +122,7 @@ Test(spec, reads_windows_line_ends) {
 
 Test(spec, needs_no_nul_at_the_end_of_the_text) {
     static const char text[] = "family: softmax";
-    char *exact = malloc(strlen(text)); /* the address sanitizer watches what lies behind */
+    char *exact = malloc(strlen(text)); /* the address sanitizer watches what follows */
     struct diag diag = {0};
     memcpy(exact, text, strlen(text));
     struct spec *spec = spec_read("spec", exact, strlen(text), &diag);
@@ -154,7 +154,8 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Trouble: a start, a part repeated (0 = until a mebibyte is full), an end; and what must be said, "" = nothing. */
+/* Hostile texts: a start, a part repeated (0 = until a mebibyte is full), an end, and the expected message;
+   "" = none. */
 static const struct {
     const char *start, *part;
     int count;
@@ -206,7 +207,7 @@ Test(spec, refuses_a_hostile_mebibyte_quickly, .timeout = 300) {
         size_t all = text.size + (size_t)floods[i].count * strlen(floods[i].part);
         repeat(&text, floods[i].part, floods[i].count ? all : YAML_BYTES);
         text_append(&text, floods[i].end, strlen(floods[i].end));
-        double best = 1e9; /* of three, since this machine has other work to do */
+        double best = 1e9; /* best of three, since this machine has other work to do */
         for (int again = 0; again < 3 && best > 0.05; again++) {
             diag_free(&diag);
             double start = seconds();
@@ -300,7 +301,7 @@ Test(spec, adds_to_errors_that_were_there_before) {
     spec_free(spec);
 }
 
-/* Every prefix of a good spec is read or refused; with the sanitizers on, that also shows that nothing leaks. */
+/* Every prefix of a good spec is read or refused. Under the sanitizers, this also shows that nothing leaks. */
 Test(spec, reads_or_refuses_every_prefix_and_every_changed_byte) {
     static const char text[] = "family: attention_forward\nproblem: {head_dim: [64, 96], mask: 'causal'}\n"
                                "require:\n  - block_m > 16 # here\ntest:\n  shapes: [{len_q: 3, len_kv: 4}]\n"

@@ -1,5 +1,5 @@
-/* What spec_read and tuned_read do when memory runs out: every allocation of a good read is refused once, one after the other, those
-   of libyaml too. Under the sanitizers, which bring their own malloc, there is nothing to test with. */
+/* spec_read and tuned_read when memory runs out: every allocation of a good read is refused once, one after the other,
+   including those of libyaml. Under the sanitizers, which bring their own malloc, there is nothing to test with. */
 #include "tuned.h"
 
 #include <criterion/criterion.h>
@@ -10,10 +10,10 @@
 
 #define EVERYWHERE __attribute__((visibility("default"))) /* for libc and libyaml too */
 
-static long allocations_left = -1; /* -1 = as many as wanted */
+static long allocations_left = -1; /* -1 = unlimited */
 static long blocks;                /* allocated and not freed while counting */
 static bool counting;
-static bool only_one; /* refuse one allocation, not all from there on */
+static bool only_one; /* refuse one allocation, not all from it on */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
@@ -76,7 +76,7 @@ static bool read_table(struct diag *diag) {
     return tuned != NULL;
 }
 
-/* Refuse allocation n of a read. True when there are as many. */
+/* Refuses allocation n of a read. True if the read has that many. */
 static bool refuse(bool (*read_text)(struct diag *diag), long n) {
     struct diag diag = {0};
     blocks = 0;

@@ -1,5 +1,5 @@
-/* Splitting the keys of a Q tile: the results are those of the oracle (specs/attention_hopper_splits.yaml), and here: equal bits
-   from run to run, a sequence's bits whatever else is in the batch, the workspace, and what is refused. */
+/* Splitting the keys of a Q tile. specs/attention_hopper_splits.yaml compares the results with the oracle. Here: equal
+   bits from run to run, a sequence's bits whatever else is in the batch, the workspace, and what is refused. */
 #include "helper_run.h"
 
 #include <criterion/criterion.h>
@@ -50,7 +50,7 @@ static att_session *open_seeded(unsigned seed) {
 
 static float o[2][BATCH * HEADS * QUERIES * HEAD_DIM], lse[2][BATCH * HEADS * QUERIES];
 
-/* Threads run in the order of the seed, which also decides how many multiprocessors there are: four, for both. */
+/* The seed decides the order of threads and the number of multiprocessors, which is four for both seeds. */
 ParameterizedTestParameters(splits, equal_bits_from_run_to_run) {
     static int which[KERNELS] = {0, 1, 2};
     return cr_make_param_array(int, which, KERNELS);
@@ -69,8 +69,8 @@ ParameterizedTest(int *which, splits, equal_bits_from_run_to_run) {
     cr_expect_eq(memcmp(lse[0], lse[1], HEADS * QUERIES * sizeof(float)), 0);
 }
 
-/* 32 parts, of which the second launch takes eight at a time, with scores that grow from part to part: l and O of those before are
-   rescaled. LSE is a sum in fp32 either way, of up to 500 terms: both are within 1e-3 of each other by far. */
+/* 32 parts, of which the second launch takes eight at a time. Scores grow from part to part, so l and O of earlier
+   parts are rescaled. LSE is a sum in fp32 either way, of up to 500 terms: both are well within 1e-3 of each other. */
 Test(splits, parts_with_growing_scores_combine) {
     fill();
     for (int key = 0; key < 500; key++)
@@ -88,7 +88,7 @@ Test(splits, parts_with_growing_scores_combine) {
         cr_expect_float_eq(o[0][i], o[1][i], 0.04f, "element %d: %g, %g", i, (double)o[0][i], (double)o[1][i]);
 }
 
-/* ... and on a GPU with another number of multiprocessors. */
+/* ... and on a GPU with a different number of multiprocessors. */
 Test(splits, bits_of_a_sequence_do_not_depend_on_the_batch_when_invariant) {
     fill();
     for (int i = 0; i < 2; i++) {
@@ -112,7 +112,7 @@ static size_t workspace(att_session *session, const char *schedule, int64_t len_
     return bytes;
 }
 
-/* O in fp32, m and l of every row of every part. */
+/* O in fp32, and m and l, of every row of every part. */
 Test(splits, the_workspace_has_room_for_the_parts_and_no_more) {
     enum { ROW = (HEAD_DIM + 2) * 4 };
     att_session *session = run_open();
@@ -156,7 +156,7 @@ Test(splits, bad_input_is_refused) {
     cr_expect_eq(att_launch(kernel, &args, NULL), ATT_OK, "one tile of keys is not split: %s", att_message(session));
     cr_expect_eq(att_synchronize(session), ATT_OK);
 
-    /* what a launch decides for itself it decides by the room that it has */
+    /* what a launch decides for itself depends on the workspace that it has */
     kernel = find(session, "target=sm_90a", "algorithm=flash_async splits=0 block_n=64");
     args.attention.len_kv = 1500;
     args.attention.k.data = args.attention.v.data = memory + (1 << 14);

@@ -1,4 +1,4 @@
-/* The tensors that candidates are timed on, and the few rows by which a wrong kernel shows. */
+/* The tensors on which candidates are timed, and the few rows that reveal a wrong kernel. */
 #include "stage.h"
 #include "stand.h"
 #include "timing.h"
@@ -56,7 +56,7 @@ Test(stage, accepts_kernels_that_are_right) {
     static const struct shape shapes[] = {
         {.batch = 1, .heads = 1, .len_q = 1, .len_kv = 1},
         {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 9, .len_kv = 30},
-        {.batch = 1, .heads = 3, .kv_heads = 1, .len_q = 30, .len_kv = 9}, /* causal: rows that see nothing */
+        {.batch = 1, .heads = 3, .kv_heads = 1, .len_q = 30, .len_kv = 9}, /* causal: some rows see nothing */
     };
     for (size_t p = 0; p < sizeof problems / sizeof *problems; p++) {
         att_kernel *kernel = find(problems[p]);
@@ -73,7 +73,7 @@ Test(stage, accepts_kernels_that_are_right) {
     }
 }
 
-/* The kernel of another problem is a wrong kernel. */
+/* A kernel of another problem is a wrong kernel. */
 Test(stage, says_where_a_wrong_kernel_is_wrong) {
     static const struct shape shape = {.batch = 2, .heads = 2, .kv_heads = 2, .len_q = 20, .len_kv = 20};
     att_kernel *right = find("dtype=fp32 mask=causal"), *wrong = find("dtype=fp32");
@@ -90,7 +90,7 @@ Test(stage, says_where_a_wrong_kernel_is_wrong) {
     stage_close(&stage);
 }
 
-/* All batches and heads are looked at. */
+/* All batches and heads are checked. */
 Test(stage, notices_a_kernel_that_is_wrong_in_one_batch_or_head) {
     static const struct shape shape = {.batch = 2, .heads = 2, .kv_heads = 2, .len_q = 20, .len_kv = 20};
     static const char *const wrong[] = {"dtype=fp32 mask=\"k <= q or h > 0\"", "dtype=fp32 mask=\"k <= q or b > 0\"",
@@ -107,7 +107,7 @@ Test(stage, notices_a_kernel_that_is_wrong_in_one_batch_or_head) {
     stage_close(&stage);
 }
 
-/* One that writes nothing leaves what was there before: the poison, which is no answer. */
+/* A kernel that writes nothing leaves what was there before: the poison, which is not an answer. */
 Test(stage, notices_rows_that_are_not_written) {
     static const struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 20, .len_kv = 20};
     att_kernel *kernel = find("dtype=fp32");
@@ -128,7 +128,7 @@ Test(stage, is_put_up_again_only_when_something_differs) {
     stage_open(&stage, session);
     put_up(&stage, none, &shape);
     put_up(&stage, none, &shape);
-    shape.kv_heads = 2; /* says the same */
+    shape.kv_heads = 2; /* means the same */
     put_up(&stage, none, &shape);
     cr_expect_eq(stage.changes, 1);
     put_up(&stage, causal, &shape);
@@ -189,7 +189,7 @@ Test(stage, measures_for_whoever_orders_it) {
     cr_expect_gt(reply.record.cold_median, 0);
     cr_expect_gt(reply.record.tflops, 0);
     cr_expect(reply.record.error_of_allowed <= 1);
-    order.variant.knobs.target = target_sm_90a; /* nothing that this device can run */
+    order.variant.knobs.target = target_sm_90a; /* this device cannot run it */
     order.variant.knobs.head_dim = 1000;
     cr_assert(worker_send(worker.channel, &order, sizeof order));
     cr_assert(worker_receive(worker.channel, &reply, sizeof reply));

@@ -1,5 +1,5 @@
-/* docs/support.md: which problem runs on which GPU by which algorithm, as the library chooses. The page is written from the
-   choice itself; this test fails when it says something else. */
+/* docs/support.md: which problem runs on which GPU by which algorithm, as the library chooses. The page is generated
+   from the choice itself, and this test fails when it differs. */
 #include "choose.h"
 #include "session.h"
 #include "helper_cases.h"
@@ -48,7 +48,7 @@ static const struct {
     {"new K and V into a cache", "family=append_kv dtype=bf16"},
 };
 
-/* The algorithm and target of the first choice, or a dash. */
+/* Prints the algorithm and target of the first choice, or a dash. */
 static void print_choice(att_session *session, const char *problem, struct text *page) {
     struct request request;
     struct failure failure = {0};

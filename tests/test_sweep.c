@@ -1,6 +1,6 @@
-/* The sweep: every feasible variant of every spec in specs/, and every recipe of the cookbook on the kernels for tensor cores
-   too, on every shape of its spec, against the oracle: on the host device, on a GPU where there is one, and through NVRTC to
-   what each target is compiled for, where that is there. */
+/* The sweep: every feasible variant of every spec in specs/ on every shape of its spec against the oracle, and every
+   recipe of the cookbook also on the tensor-core kernels. It runs on the host device, on a GPU where there is one, and
+   through NVRTC, if that is there, to what each target is compiled for. */
 #include "catalog.h"
 #include "check.h"
 #include "compile_log.h"
@@ -20,7 +20,7 @@ enum { SHOWN = 10, SPEC_BYTES = 1 << 20, SHARDS = 15 };
 struct sweep {
     att_session *session; /* null for nvrtc */
     struct nvrtc *nvrtc;
-    bool both_layouts; /* else they take turns */
+    bool both_layouts; /* otherwise they alternate */
     int number;        /* of the next feasible variant */
     int own;           /* of the next one that belongs to this part */
     int variants, runs, wrong;
@@ -34,7 +34,7 @@ static void complain(struct sweep *sweep, const char *variant, const char *where
         fprintf(stderr, "%s, %s:\n%s\n", variant, where, what);
 }
 
-/* Put `by` in the place of a word that is there once. */
+/* Replaces a word that occurs once by `by`. */
 static void replace(char *text, size_t *size, const char *word, const char *by) {
     char *at = strstr(text, word);
     cr_assert(at && !strstr(at + 1, word) && *size + strlen(by) < SPEC_BYTES, "%s", word);
@@ -43,11 +43,11 @@ static void replace(char *text, size_t *size, const char *word, const char *by) 
     *size += strlen(by) - strlen(word);
 }
 
-/* Where the recipes of the cookbook, which name the portable kernel, run besides. */
+/* Other kernels for the recipes of the cookbook, which name the portable kernel. */
 static const char *const others[] = {"algorithm: flash_async\ntarget: sm_90a", "algorithm: flash_mma\ntarget: sm_80",
                                      "algorithm: decode\ntarget: sm_80"};
 
-/* `other`: a recipe on that kernel; null = the spec as it is. */
+/* `other`: uses a recipe on that kernel; null = the spec as it is. */
 static struct spec *read_spec(const char *path, const char *other, struct diag *diag) {
     static char text[SPEC_BYTES];
     FILE *file = fopen(path, "rb");
@@ -146,7 +146,7 @@ static void run_variant(struct sweep *sweep, const struct template_set *set, con
     }
 }
 
-/* A GPU that lacks what a target needs cannot run it; that is said, not hidden. */
+/* A GPU that lacks what a target needs cannot run it. That is reported, not hidden. */
 static void run_on_gpu(struct sweep *sweep, const struct template_set *set, const struct spec *spec,
                        const struct variant *variant) {
     struct att_session_info info = {.size = sizeof info};
@@ -189,7 +189,7 @@ static void compile_variant(struct sweep *sweep, const struct template_set *set,
     cr_assert(source_expand(set, variant, spec->input.name, &source, &diag), "%s", text_string(&diag.text));
     for (int i = 0; i < source.plan.launches; i++)
         entries[i] = source.plan.launch[i].entry;
-    /* what later GPUs run, too, by turns */
+    /* alternates with what later GPUs run */
     const char *arch = target_info(variant->knobs.target)->arch;
     if (strcmp(arch, "sm_80") == 0 && sweep->runs % 2)
         arch = "sm_90a";

@@ -67,7 +67,7 @@ Test(template, a_knob_is_used_when_a_directive_a_value_or_the_text_names_it) {
         {"const char *s = \"BLOCK_M\"; int i = BLOCK_N;\n", KNOB_FLAG(KNOB_block_n)},
         {"f(1/THREADS); /**/ g(HEAD_DIM_V);\n", KNOB_FLAG(KNOB_threads) | KNOB_FLAG(KNOB_head_dim_v)},
         {"char quote = '\"'; int x = BLOCK_M;\n", KNOB_FLAG(KNOB_block_m)},
-        {"MASK DTYPE TARGET\n", 0}, /* words become no constants */
+        {"MASK DTYPE TARGET\n", 0}, /* words do not become constants */
         {"//$ if mask == causal\n//$ end\n", KNOB_FLAG(KNOB_mask)},
         {"int x = $head_dim;\n", KNOB_FLAG(KNOB_head_dim)},
         {"int x = ${2 * head_dim + threads};\n", KNOB_FLAG(KNOB_head_dim) | KNOB_FLAG(KNOB_threads)},
@@ -84,7 +84,7 @@ Test(template, a_knob_is_used_when_a_directive_a_value_or_the_text_names_it) {
 Test(template, the_row_is_chosen_by_family_algorithm_and_loop_order) {
     struct diag diag = {0};
     struct template_set *set = template_set_open(no_text, NULL, &diag);
-    cr_assert_not_null(set); /* absent files are no error until one is used */
+    cr_assert_not_null(set); /* absent files are not an error until one is used */
     static const struct {
         struct {
             int family, algorithm, loop_order;
@@ -113,7 +113,7 @@ Test(template, the_row_is_chosen_by_family_algorithm_and_loop_order) {
     template_set_close(set);
 }
 
-/* With a loader all templates are read at once. */
+/* With a loader, all templates are read at once. */
 Test(template, what_is_built_in_has_no_error) {
     struct diag diag = {0};
     struct template_set *set = template_set_open(template_embedded, NULL, &diag);
@@ -141,7 +141,7 @@ Test(template, what_is_built_in_is_found_again_once_it_was_read) {
     template_set_close(set);
 }
 
-/* Repeat `unit` and see that the answer is a message. */
+/* Repeats `unit` and expects a message. */
 static void expect_refused(const char *before, const char *unit, int count, const char *after, const char *message) {
     struct text text = {0};
     struct diag diag = {0};
@@ -189,7 +189,7 @@ Test(template, includes_are_bounded_in_depth_and_number) {
     text_free(&wide);
 }
 
-/* Names and files up to the limits; includes_are_bounded and everything_is_bounded go beyond. */
+/* Uses names and files up to the limits; includes_are_bounded and everything_is_bounded go beyond. */
 Test(template, all_names_and_files_can_be_had) {
     struct text text = {0};
     struct diag diag = {0};
@@ -214,7 +214,7 @@ Test(template, all_names_and_files_can_be_had) {
     text_free(&text);
 }
 
-/* No byte behind the end is looked at: the text stands at the very end of its allocation. */
+/* No byte beyond the end is read: the text ends exactly where its allocation ends. */
 Test(template, a_text_may_end_anywhere) {
     static const char whole[] = "//$ if head_dim == 1\nint $head_dim ${mask}$$;\n//$ end\n/* BLOCK_M */ \"x\" // $";
     for (size_t size = 0; size < sizeof whole; size++) {

@@ -1,4 +1,4 @@
-/* Kernels that copy in boxes ask more of their arguments than others, and say so. */
+/* Kernels that copy in boxes require more of their arguments than others, and say so. */
 #include "attile.h"
 #include "tensor_maps.h"
 
@@ -64,7 +64,7 @@ Test(tensor_maps, addresses_strides_and_scale_are_checked, .init = open_all, .fi
     args.o.batch_stride += 4;
     EXPECT("o batch stride", args, "o: batch_stride");
     args = good();
-    args.k.batch_stride = 0; /* one key for the whole batch */
+    args.k.batch_stride = 0; /* one K for the whole batch */
     EXPECT("broadcast", args, NULL);
     args = good();
     args.scale = -1;
@@ -95,7 +95,7 @@ Test(tensor_maps, a_stride_of_a_terabyte_is_too_long, .init = open_all, .fini = 
     EXPECT("stride", args, "k: batch_stride is 549755813888 elements of 2 bytes, expected less than 2^40 bytes");
 }
 
-/* What the kernel sees: maps in the plan's order, and the other parameters right behind them. */
+/* What the kernel sees: maps in the plan's order, directly followed by the other parameters. */
 Test(tensor_maps, maps_are_in_the_order_of_the_plan, .init = open_all, .fini = close_all) {
     static const struct backend_type *const type = &backend_host;
     static const struct plan plan = {.maps = 2,
@@ -132,7 +132,7 @@ static enum att_status count_encode(struct backend *backend, const struct map_re
     return backend_host.encode_map(backend, request, map, failure);
 }
 
-/* A map is made once for a tensor, and anew when anything about the tensor differs. */
+/* A map is made once for a tensor, and again when anything about the tensor differs. */
 Test(tensor_maps, are_kept_for_the_same_tensors_only, .init = open_all, .fini = close_all) {
     static const struct plan plan = {.maps = 1, .map = {{.tensor = PLAN_Q, .rows = 64, .cols = 64}}},
                              other_box = {.maps = 1, .map = {{.tensor = PLAN_Q, .rows = 32, .cols = 64}}};

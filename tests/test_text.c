@@ -41,7 +41,7 @@ Test(text, grows_past_any_first_guess) {
     cr_assert_null(text.bytes);
 }
 
-/* Whatever room is left, printing ends where it should. */
+/* However much room is left, printing ends where it should. */
 Test(text, prints_lines_of_every_length) {
     char line[400];
     for (size_t before = 0; before < 300; before++)
@@ -87,7 +87,7 @@ Test(text, bytes_equal_a_word_only_as_a_whole) {
         cr_expect_eq(text_equals(cases[i].bytes, cases[i].size, cases[i].word), cases[i].equal, "case %zu", i);
 }
 
-/* The zero byte at the end has a place, whatever the size. */
+/* There is always room for the terminating zero byte, whatever the size. */
 Test(text, always_has_room_for_its_end) {
     static const char bytes[600];
     for (size_t first = 0; first < 300; first++)

@@ -76,7 +76,7 @@ Test(tile_map, counts_are_over_all_batches_and_heads) {
     done(&drawn);
 }
 
-/* The last query and the last key meet; tiles at the ends are smaller. */
+/* The last query and the last key are aligned, and tiles at the ends are smaller. */
 Test(tile_map, lengths_need_not_be_equal_nor_multiples) {
     struct shape shape = {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 50, .len_kv = 100};
     struct drawn drawn = draw("k <= q", "", NULL, shape, 32, 80);
@@ -108,7 +108,7 @@ Test(tile_map, svg_is_escaped_and_has_every_class) {
     done(&drawn);
 }
 
-/* A file of 8 elements, of the type that `descr` says and the shape (1, 8). */
+/* A file of 8 elements, with this `descr` and `shape`. */
 static void save(const char *path, const char *descr, const char *shape, const void *elements, size_t bytes) {
     struct text file = {0}, header = {0}, error = {0};
     text_print(&header, "{'descr': '%s', 'fortran_order': False, 'shape': %s}", descr, shape);

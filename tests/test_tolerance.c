@@ -20,7 +20,7 @@ static float normal(unsigned *state) { /* near enough: a sum of twelve uniform n
     return sum;
 }
 
-static float cut(float x, int bits) { /* keep so many bits of the significand: 24 all, 11 as TF32 does */
+static float cut(float x, int bits) { /* keeps this many bits of the significand: 24 all, 11 as TF32 does */
     unsigned u;
     memcpy(&u, &x, sizeof u);
     u &= ~0u << (24 - bits);
@@ -28,7 +28,7 @@ static float cut(float x, int bits) { /* keep so many bits of the significand: 2
     return x;
 }
 
-/* An honest attention in float, one key at a time, with operands cut to `bits` bits. */
+/* Computes honest attention in float, one key at a time, with operands cut to `bits` bits. */
 static void attend(const struct oracle_attention *p, int bits, int weight_bits, float *o, float *lse) {
     for (int64_t row = 0; row < ROWS; row++) {
         const float *k = p->k + row / LEN_Q * LEN_KV * DIM, *v = p->v + row / LEN_Q * LEN_KV * DIM;
@@ -87,7 +87,7 @@ Test(tolerance, weights_of_16_bits_are_accepted_where_they_are_announced) {
     cr_assert_gt(count_wrong(11, 24, TOLERANCE_FP16), 0); /* Q, K and V are still exact */
 }
 
-/* Operands cut to twice what two parts of 11 bits leave out, and to the error of one such part that is rounded. */
+/* Operands cut to twice the error of two parts of 11 bits, and to the error of one such part that is rounded. */
 Test(tolerance, products_in_tf32_are_accepted_where_they_are_announced) {
     cr_assert_eq(count_wrong(22, 22, TOLERANCE_TF32X3), 0);
     cr_assert_gt(count_wrong(11, 11, TOLERANCE_TF32X3), 0); /* one part only */
@@ -103,7 +103,7 @@ static struct formula *parse_score(const char *text, const struct formula_scope 
     return score;
 }
 
-/* As many roundings of fp32 as there are steps, none more: `most` is what they come to by hand, in units of 2^-24. */
+/* As many roundings of fp32 as there are steps, and no more: `most` is their sum by hand, in units of 2^-24. */
 Test(tolerance, the_error_of_a_score_is_that_of_its_steps) {
     static const struct {
         const char *text;
@@ -141,7 +141,7 @@ Test(tolerance, the_error_of_a_score_is_that_of_its_steps) {
     formula_scope_free(&scope);
 }
 
-/* Some rows of a larger problem have the errors that they have there. */
+/* Some rows of a larger problem have the errors of their place in it. */
 Test(tolerance, the_error_of_a_score_is_that_of_its_place) {
     static const char *const texts[] = {"s * (1 + b)", "s * (1 + h)", "s * (1 + hk)", "s * (k - q)"};
     struct formula_scope scope;
@@ -167,7 +167,7 @@ Test(tolerance, the_error_of_a_score_is_that_of_its_place) {
     formula_scope_free(&scope);
 }
 
-/* One query, three keys, of which one has an infinity, so that its product is infinite and its score a cap. */
+/* One query and three keys. One key has an infinity, so that its product is infinite and its score a cap. */
 static struct oracle_attention infinite_key(float infinity, struct formula *score, struct formula_fixture *fixture) {
     static const float q[] = {1, 2}, v[] = {1, 2, 3};
     static float k[6];
@@ -227,7 +227,7 @@ Test(tolerance, an_infinite_product_with_a_finite_score_is_exact) {
     formula_scope_free(&scope);
 }
 
-/* dS is 0 where the derivative of the score is, and adds nothing to dQ even where K is infinite. */
+/* dS is 0 where the derivative of the score is 0, and adds nothing to dQ even where K is infinite. */
 Test(tolerance, gradients_by_an_infinite_key_are_bounded) {
     struct formula_scope scope;
     struct formula_fixture fixture;

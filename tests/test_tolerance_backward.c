@@ -17,7 +17,7 @@ static float normal(unsigned *state) { /* near enough: a sum of twelve uniform n
     return sum;
 }
 
-static float cut(float x, int bits) { /* keep so many bits of the significand */
+static float cut(float x, int bits) { /* keeps this many bits of the significand */
     unsigned u;
     memcpy(&u, &x, sizeof u);
     u &= ~0u << (24 - bits);
@@ -36,8 +36,8 @@ struct gradients {
     float dq[Q], dk[K], dv[K];
 };
 
-/* Honest gradients in float, with operands of the first two products cut to `bits` bits, P and dS to `weight_bits`; P before dS is
-   taken from it where the problem says so. */
+/* Computes honest gradients in float, with operands of the first two products cut to `bits` bits, and P and dS to
+   `weight_bits`. P is cut before dS is computed from it where the problem says so. */
 static void differentiate(const struct oracle_backward *p, int bits, int weight_bits, struct gradients *to) {
     const struct oracle_attention *f = p->forward;
     for (int row = 0; row < ROWS; row++) {
@@ -71,7 +71,7 @@ static int count(const double *expected, const double *bound, const float *found
     return wrong;
 }
 
-/* `first`: P is rounded before dS is taken from it, and the bound is told so. */
+/* `first`: P is rounded before dS is computed from it, and the bound accounts for that. */
 static int count_wrong_of(int bits, int weight_bits, enum tolerance_type weights, bool first) {
     static float q[Q], k[K], v[K], d_o[Q];
     static double o[Q], lse[ROWS], dq[Q], dk[K], dv[K], dq_bound[Q], dk_bound[K], dv_bound[K];

@@ -1,5 +1,5 @@
-/* attile tune as a user meets it: on the host device, with kernels that are really compiled, checked and timed. What the
-   loop does when kernels fail and tuners are killed is in test_tuner.c. */
+/* attile tune as a user sees it: on the host device, with kernels that are really compiled, checked and timed.
+   test_tuner.c covers what the loop does when kernels fail and tuners are killed. */
 #include "file.h"
 #include "helper_command.h"
 #include "journal.h"
@@ -51,8 +51,8 @@ static void expect(const char *arguments, int code, const char *words) {
     command_done(&outcome);
 }
 
-/* The first time its kernel is compiled, which on a busy machine takes longer than the budget: then it goes on with a larger
-   one, of which what takes less time uses little. */
+/* The first run compiles its kernel, which takes longer than the budget on a busy machine. Then this continues with a
+   larger budget, of which faster runs use little. */
 static void expect_done(const char *arguments, const char *words) {
     for (int i = 0; i < 10; i++) {
         struct text all = {0};

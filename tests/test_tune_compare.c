@@ -1,4 +1,4 @@
-/* A tuned table against the templates' own schedules: what is said of measurements that are there. */
+/* A tuned table against the templates' own schedules: what is said about existing measurements. */
 #include "tune_compare.h"
 
 #include <criterion/criterion.h>
@@ -7,7 +7,7 @@
 
 enum { CELLS = 3 };
 
-/* A cell with two candidates, of which the first takes `own` seconds and the second `chosen`; 0 = not measured. */
+/* Fills a cell with two candidates: the first takes `own` seconds and the second `chosen`; 0 = not measured. */
 static void fill(struct tuner_cell *cell, double own, double chosen) {
     static int kernels[2] = {0, 1};
     const double seconds[2] = {own, chosen};

@@ -101,7 +101,7 @@ Test(tuned, a_table_without_rows_is_one) {
     cr_expect_eq(tuned->rows, 0);
     cr_expect(tuned_is_for(tuned, "NVIDIA H200"));
     cr_expect_not(tuned_is_for(tuned, "NVIDIA H100"));
-    /* without a row to point at: only clang's sanitizer finds what is added to a null pointer, 0 included */
+    /* without a row to point at: only clang's sanitizer finds additions to a null pointer, even of 0 */
     struct knobs problem = problem_of("family=attention_forward dtype=bf16 head_dim=128");
     cr_expect_null(
         tuned_nearest(tuned, &problem, &(struct shape){.batch = 1, .heads = 1, .len_q = 8, .len_kv = 8}, ALL));
@@ -236,7 +236,7 @@ Test(tuned, nearest_never_answers_another_problem) {
     tuned_free(tuned);
 }
 
-/* Knobs of a problem that borrows, and those of the problem that lends to it. */
+/* Knobs of a problem that borrows, and those of the problem that it borrows from. */
 static const char *const loans[][2] = {
     {"dtype=bf16 head_dim=128 mask=causal", "dtype=bf16 head_dim=128 mask=causal"},
     {"dtype=fp16 head_dim=128 mask=causal", "dtype=bf16 head_dim=128 mask=causal"},

@@ -1,5 +1,5 @@
-/* The tuner's loop, with workers that only pretend: what is measured is written, what fails costs a worker, and whatever
-   ends a tuner, the next one goes on where it was. */
+/* The tuner's loop, with simulated workers: what is measured is written, what fails costs a worker, and whatever ends a
+   tuner, the next one continues where it was. */
 #include "tuner_run.h"
 #include "file.h"
 #include "helper_folder.h"
@@ -26,12 +26,12 @@ static void nap(double seconds) {
 
 /* --- workers that pretend ----------------------------------------------------------------------------------------- */
 
-/* Threads of the kernel say what becomes of it: a multiple of 96 brings trouble, others take a time of their own. */
+/* The kernel's threads decide what happens: a multiple of 96 causes trouble, others take a time of their own. */
 static double pretended_time(const struct order *order) {
     return 1e-3 * (1 + order->variant.knobs.threads * 7 % 101) * (double)order->shape.len_q;
 }
 
-static double pause_seconds = 2e-4; /* inherited by the workers: what a measurement takes */
+static double pause_seconds = 2e-4; /* inherited by the workers: duration of a measurement */
 static const char *trouble;         /* inherited by the workers: what happens to kernels of 96 and 192 threads */
 
 static void pretend(void *context, int channel) {
@@ -66,7 +66,7 @@ static void pretend(void *context, int channel) {
         if (strcmp(trouble, "hang") == 0)
             nap(1000);
         strcpy(reply.record.status, trouble);
-        if (strcmp(trouble, "fault") == 0) { /* says so, and ends */
+        if (strcmp(trouble, "fault") == 0) { /* reports it, and ends */
             worker_send(channel, &reply, sizeof reply);
             return;
         }
@@ -165,7 +165,7 @@ static struct results read_results(const char *path) {
     return results;
 }
 
-/* What a table made of the file says. */
+/* Returns the text of a table made from the file. */
 static char *table_of(const char *path) {
     struct results results = read_results(path);
     struct template_set *set = templates();
@@ -231,7 +231,7 @@ Test(tuner, measures_the_same_with_several_compilers_and_cells_in_parts) {
     cr_assert_eq(run_part("part.jsonl", many, 1, 2).end, TUNER_DONE);
     char *whole = table_of("whole.jsonl"), *parts = table_of("part.jsonl");
     cr_expect_eq(lines_of("whole.jsonl"), lines_of("part.jsonl"));
-    cr_expect_eq(strlen(whole), strlen(parts)); /* the rows, in whatever order */
+    cr_expect_eq(strlen(whole), strlen(parts)); /* the rows, in any order */
     free(whole);
     free(parts);
 }
@@ -245,7 +245,7 @@ Test(tuner, measures_the_same_on_several_gpus) {
     cr_expect_eq(several.gpus, GPUS);
     cr_expect_eq(several.measured, one.measured);
     char *first = table_of("one.jsonl"), *second = table_of("all.jsonl");
-    cr_expect_eq(strlen(first), strlen(second)); /* the rows, in whatever order */
+    cr_expect_eq(strlen(first), strlen(second)); /* the rows, in any order */
     free(first);
     free(second);
 }
@@ -255,15 +255,15 @@ static off_t size_of(const char *path) {
     return stat(path, &info) == 0 ? info.st_size : 0;
 }
 
-/* Wait until the file has `size` bytes or the child has ended. */
+/* Waits until the file has `size` bytes or the child has ended. */
 static void wait_for_bytes(pid_t child, const char *path, off_t size) {
     siginfo_t info = {0};
     while (size_of(path) < size && waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
         nap(2e-4);
 }
 
-/* Kill it before it measures, or within the next lines of its file. The file only ever grows, and in the end it says what it would
-   have said. */
+/* Kills the tuner before it measures, or within the next lines of its file. The file only ever grows, and in the end it
+   says what it would have said undisturbed. */
 Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
     struct outcome undisturbed = run("whole.jsonl", options(60));
     cr_assert_eq(undisturbed.end, TUNER_DONE);
@@ -289,7 +289,7 @@ Test(tuner, loses_nothing_when_it_is_killed_fifty_times, .timeout = 120) {
         if (access("killed.jsonl", F_OK) != 0)
             continue;
         cr_assert(file_load("killed.jsonl", 1 << 26, &after, &error));
-        size_t whole = before.size; /* up to the last newline: that much must stay for ever */
+        size_t whole = before.size; /* up to the last newline: this part must never change */
         while (whole > 0 && before.bytes[whole - 1] != '\n')
             whole--;
         cr_assert_geq(after.size, whole, "lines were lost");
@@ -322,7 +322,7 @@ Test(tuner, survives_kernels_that_fail_each_in_its_way, .timeout = 120) {
     for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
         struct tuner_options how = options(300);
         bool hangs = strcmp(troubles[i], "hang") == 0, refused = strcmp(troubles[i], "refused") == 0;
-        how.timeout = hangs ? 2 : 20; /* none that only waits for a busy processor */
+        how.timeout = hangs ? 2 : 20; /* must not catch one that only waits for a busy processor */
         trouble = troubles[i];
         struct outcome outcome = run(troubles[i], how);
         cr_expect_eq(outcome.end, TUNER_DONE, "%s: %s", troubles[i], text_string(&outcome.error));

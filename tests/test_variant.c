@@ -9,7 +9,8 @@
 
 /* --- templates made for these tests ---------------------------------------------------------------------------- */
 
-/* What each uses: flash threads; materialized block_m and block_n; flash_tiled both orders and their own knobs. */
+/* Knobs that each uses: flash threads; materialized block_m and block_n; flash_tiled both orders and
+   their own knobs. */
 static const struct {
     const char *name, *text;
 } templates[] = {
@@ -122,7 +123,7 @@ static void print_axis(struct text *text, const char *name, const int *value, in
     text_print(text, "]\n");
 }
 
-/* Whatever the axes: the feasible variants are the ones that a plain loop over everything finds, each once. */
+/* For any axes, the feasible variants are those that a plain loop over everything finds, each once. */
 Test(variant, enumerates_the_same_variants_as_a_loop_over_all_combinations) {
     static const char *const algorithms[] = {"flash", "materialized", "flash_tiled"};
     enum { MOST = 4096 };

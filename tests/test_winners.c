@@ -1,4 +1,4 @@
-/* From measurements to a tuned table: who wins, who is left aside, who is taken out of service. */
+/* From measurements to a tuned table: who wins, who is set aside, who is taken out of service. */
 #include "tuner.h"
 #include "winners.h"
 
@@ -21,7 +21,7 @@ static void leave(void) { template_set_close(set); }
 
 TestSuite(winners, .init = enter, .fini = leave);
 
-/* Algorithm flash with so many threads; 128 is what its template would choose itself. */
+/* The flash algorithm with this many threads; its template would choose 128. */
 static struct variant flash(int threads, char digest[TUNER_DIGEST]) {
     struct knobs knobs = knobs_default();
     struct variant variant;
@@ -109,7 +109,7 @@ Test(winners, have_not_failed_and_have_their_present_source) {
     measured(&results, 32, 0.1, "wrong");
     measured(&results, 64, 0.1, "ok");
     measured(&results, 256, 0.3, "ok");
-    strcpy(results.cell[0].kernel[1].source, "0123456789abcdef"); /* by then the template was another one */
+    strcpy(results.cell[0].kernel[1].source, "0123456789abcdef"); /* the template was a different one then */
     struct winner winner = winner_of(&results);
     cr_expect_eq(threads_of(&results, winner.kernel), 256);
     cr_expect_eq(winner.stale, 1);

@@ -1,6 +1,6 @@
-/* 64 threads ask for 200 keys, each in an order of its own, while another trims and damages what is on disk. One cache,
-   two caches on one directory (which then meet through the file locks only), and a cache without a directory. What
-   must hold: every answer is right, and without the disturbance not one build more than keys. */
+/* 64 threads ask for 200 keys, each in its own order, while another thread trims and damages what is on disk. They use
+   one cache, two caches on one directory (which then meet only through the file locks), or a cache without a directory.
+   Every answer must be right, and without the disturbance there must be no more builds than keys. */
 #include "helper_cache.h"
 
 #include <pthread.h>

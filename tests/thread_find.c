@@ -1,5 +1,5 @@
-/* Many threads, one session: each kernel is compiled once and is the same for all; launches run side by side; messages
-   stay with their thread. Meant for the thread sanitizer, useful without. */
+/* Many threads, one session: each kernel is compiled once and is the same for all, launches run side by side, and
+   messages stay with their thread. Meant for the thread sanitizer, but useful without it. */
 #include "session.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void *work(void *context) {
             if (kernel) {
                 expect(att_prepare(kernel) == ATT_OK, "prepare");
                 launch(kernel, x, y);
-                if (round > 0) /* the first find of each is kept */
+                if (round > 0) /* the first find of each kernel is kept */
                     att_release(kernel);
             }
             snprintf(bad, sizeof bad, "family=wrong%d", (int)((att_kernel * (*)[KERNELS]) context - kernels));

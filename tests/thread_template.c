@@ -1,4 +1,4 @@
-/* One template set under several threads: all complete and expand the same variants and must get the same bytes. */
+/* One template set used by several threads: all complete and expand the same variants and must get the same bytes. */
 #include "gen.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@ enum { THREADS = 8, ROUNDS = 20, VARIANTS = 4 };
 static struct template_set *set;
 static char *expected[VARIANTS];
 
-/* Variant number i as a source; null when there is none. The caller frees it. */
+/* Returns variant number i as source text; null when there is none. The caller frees it. */
 static char *make_source(int i) {
     struct knobs knobs = knobs_default();
     struct variant variant;

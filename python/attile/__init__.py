@@ -1,10 +1,10 @@
-"""Attention kernels generated, compiled and cached for exactly the case at hand.
+"""Attention kernels that are generated, compiled and cached for exactly the case at hand.
 
     o = attile.attention(q, k, v, mask="k <= q and q - k < window", params={"window": 1024})
     kernel = attile.compile("dtype=bf16 head_dim=96 mask=causal")
     o = attile.flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask)
 
-PyTorch is imported by `attile.torch` and by what is called on its tensors, never by `import attile` alone.
+`import attile` alone never imports PyTorch; `attile.torch` does, and so do functions called on PyTorch tensors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __version__ = version()
 
 
 def flex_attention(*args: Any, **kwargs: Any) -> Any:
-    """FlexAttention's call with Attile's kernels; see attile.torch.flex_attention."""
+    """Runs FlexAttention's call on Attile's kernels; see attile.torch.flex_attention."""
     from .torch import flex_attention as call
 
     return call(*args, **kwargs)

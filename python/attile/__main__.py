@@ -1,4 +1,4 @@
-"""`python -m attile` is the command line program."""
+"""`python -m attile` runs the command line program."""
 
 from .command import main
 

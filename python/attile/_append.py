@@ -1,5 +1,5 @@
-"""An append to a cache, checked: the problem it is, and the arguments of its launch. `append.py` and `torch/_append.py` call
-it on their tensors.
+"""Checks an append to a cache and builds its problem and the arguments of its launch. `append.py` and
+`torch/_append.py` call it on their tensors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROPES = ("interleaved", "halves")
 
 
 class Asked(NamedTuple):
-    """What an append is told besides its tensors."""
+    """The arguments of an append other than its tensors."""
 
     rope: str | None
     rope_dim: int | None
@@ -42,13 +42,13 @@ class Asked(NamedTuple):
 
 
 class Append:
-    """One launch of one kernel on tensors of these sizes and strides; addresses are given anew each time."""
+    """One launch of one kernel on tensors of fixed sizes and strides; every launch passes the addresses."""
 
     def __init__(self, session: Session, handle: int, args: AppendArgs) -> None:
         self.session, self.handle, self.args = session, handle, args
 
     def launch(self, addresses: Mapping[str, int], stream: int) -> None:
-        """addresses: by member of att_append_args, of all tensors that there are."""
+        """Launches the kernel. addresses: {member of att_append_args: address}, for every tensor that is given."""
         args = AppendArgs.from_buffer_copy(self.args)
         for name, address in addresses.items():
             setattr(args, name, address)
@@ -58,8 +58,8 @@ class Append:
 def prepare(
     tensors: Mapping[str, View], sequences: Sequences | None, see: Callable[[Any], View], asked: Asked
 ) -> Append:
-    """Check a call and find its kernel. tensors: k, v, k_cache, v_cache, and q, q_out, slots, positions, rope_cos, rope_sin,
-    k_scale and v_scale where there are any. Raises exceptions of attile.errors."""
+    """Checks a call and finds its kernel. tensors: k, v, k_cache, v_cache, and any of q, q_out, slots, positions,
+    rope_cos, rope_sin, k_scale and v_scale. Raises exceptions of attile.errors."""
     k, v = tensors["k"], tensors["v"]
     _, head, row = dims_of(asked.layout)
     arrays = None if sequences is None else of_append(sequences, k, see)
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _check_which(tensors: Mapping[str, View], sequences: Sequences | None, asked: Asked) -> None:
-    """Are the tensors there that belong together?"""
+    """Checks that tensors that belong together are given together."""
     if "slots" in tensors and sequences is not None:
         raise errors.InvalidArgument("sequences and slots are both given; slots alone say where tokens go")
     check_rope(tensors, asked)
@@ -129,7 +129,7 @@ def _check_which(tensors: Mapping[str, View], sequences: Sequences | None, asked
 
 
 def check_rope(tensors: Mapping[str, View], asked: Asked) -> None:
-    """Is a rotation said as a whole, and only once?"""
+    """Checks that the rotation is specified completely and only once."""
     if asked.rope is not None and asked.rope not in ROPES:
         raise errors.InvalidArgument(f"rope is {asked.rope!r}, expected one of {', '.join(ROPES)}, or None")
     for name in ("q", "rope_cos", "rope_sin", "positions"):
@@ -188,7 +188,7 @@ def _check_caches(
 
 
 def _check_list(name: str, one: View, dtype: str, count: int, beside: View) -> None:
-    """A number for each new token, without gaps."""
+    """Checks that an array holds one number for each new token, without gaps."""
     if one.dtype != dtype:
         raise errors.DtypeError(f"{name} is {one.dtype}, expected {dtype}; convert it once")
     check_device(name, one, beside)
@@ -204,7 +204,7 @@ def _check_list(name: str, one: View, dtype: str, count: int, beside: View) -> N
 
 
 def rope_of(args: Any, tensors: Mapping[str, View], k: View, asked: Asked) -> str:
-    """The knobs of the rotation, and what the launch is told of it."""
+    """Returns the knobs of the rotation and sets its members in args."""
     if asked.rope is None:
         return "rope=none"
     knobs, rope_dim = f"rope={asked.rope}", asked.rope_dim or k.shape[-1]

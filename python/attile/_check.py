@@ -1,4 +1,4 @@
-"""What a call is checked for before the library sees it: types, devices, shapes and strides of its tensors."""
+"""Checks of a call before the library sees it: types, devices, shapes and strides of its tensors."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from . import errors
 from ._problem import Form, Sizes
 from ._tensor import View
 
-# Where (batch, head, row) stand among the dimensions of q, k, v and o.
+# The indices of (batch, head, row) among the dimensions of q, k, v and o.
 LAYOUTS = {"bshd": (0, 2, 1), "bhsd": (0, 1, 2)}
 
 
 def dims_of(layout: str) -> tuple[int, int, int]:
-    """Raises LayoutError for a word that is no layout."""
+    """Returns the entry of LAYOUTS; raises LayoutError for an unknown layout."""
     if layout not in LAYOUTS:
         raise errors.LayoutError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}")
     return LAYOUTS[layout]
 
 
 def check_inputs(q: View, k: View, v: View, layout: str, eight_bits: bool = False) -> Sizes:
-    """Do they fit each other? Types, devices, dimensions, sizes, strides. Returns the sizes of the launch.
+    """Checks that q, k and v match in type, device, dimensions, sizes and strides. Returns the sizes of the launch.
 
-    eight_bits: k and v have a type of their own.
+    eight_bits: the type of k and v may differ from that of q.
     """
     batch, head, row = dims_of(layout)
     check_tensors(q, k, v, eight_bits)
@@ -40,7 +40,7 @@ def check_heads(heads: int, kv_heads: int) -> None:
 
 
 def check_tensors(q: View, k: View, v: View, eight_bits: bool) -> None:
-    """One type, but for K and V of 8 bits; one device, strides that kernels read."""
+    """Checks that q, k and v have one type (K and V of 8 bits may differ), one device, and strides kernels can read."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         other, beside = ("k", k) if eight_bits and name == "v" else ("q", q)
         if tensor.dtype != beside.dtype and not (eight_bits and name == "k"):
@@ -60,7 +60,7 @@ def check_device(name: str, tensor: View, q: View) -> None:
 
 def check_strides(name: str, tensor: View) -> None:
     if not tensor.shape or 0 in tensor.shape:
-        return  # NumPy gives what is empty any strides
+        return  # NumPy gives empty arrays arbitrary strides
     if tensor.shape[-1] > 1 and tensor.strides[-1] != 1:
         raise errors.LayoutError(
             f"{name}: the last dimension has stride {tensor.strides[-1]}, expected 1; call .contiguous() on it"
@@ -78,7 +78,7 @@ def check_shape(name: str, tensor: View, layout: str, *expected: int) -> None:
 
 
 def shape_of(layout: str, batch: int, heads: int, length: int, width: int) -> tuple[int, int, int, int]:
-    """(batch, heads, length, width) in the order of a layout."""
+    """Returns (batch, heads, length, width) in the order of the layout."""
     return (batch, length, heads, width) if dims_of(layout)[1] == 2 else (batch, heads, length, width)
 
 
@@ -97,7 +97,7 @@ def check_outputs(
 
 
 def check_form(q: View, v: View, stored: str, layout: str, written: str, form: Form) -> None:
-    """Are the inputs those of the kernel's problem? stored, layout, written: the knobs that say it."""
+    """Checks that the inputs match the kernel's problem. stored, layout, written: knobs of the call, as in Inputs."""
     if written != form.written:
         raise errors.InvalidArgument(
             f"the new tokens are those of {written or 'a problem without append'}, and the kernel is compiled for "

@@ -1,6 +1,6 @@
-"""The C library through ctypes: where it lies, its structs, its functions. Nothing else in the package knows ctypes' types.
+"""The C library through ctypes: its location, structs and functions. Nothing else in the package knows ctypes' types.
 
-The structs repeat runtime/attile.h, but for `Args`: its nested structs are written flat, so that a launch sets a pointer
+The structs repeat runtime/attile.h, except that `Args` flattens its nested structs, so that a launch sets a pointer
 with one attribute. python/tests/test_layout.py compares all of them with the header.
 """
 
@@ -13,11 +13,11 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_
 from typing import Any
 
 _PACKAGE = pathlib.Path(__file__).parent
-_BUILD = _PACKAGE.parents[1] / "build" / "release"  # where the package is used from a checkout
+_BUILD = _PACKAGE.parents[1] / "build" / "release"  # when the package is used from a checkout
 
 
 def _installed_or_built(variable: str, installed: str, built: str) -> pathlib.Path:
-    """The file that the environment names, else the packaged one, else the one of the build tree."""
+    """Returns the file that the environment variable names, else the packaged one, else the one in the build tree."""
     wish = os.environ.get(variable)
     if wish:
         return pathlib.Path(wish)
@@ -31,7 +31,7 @@ def _installed_or_built(variable: str, installed: str, built: str) -> pathlib.Pa
 
 
 def command_path() -> pathlib.Path:
-    """The `attile` command line program: $ATTILE_COMMAND, else the packaged one, else that of the build tree."""
+    """The `attile` command line program: $ATTILE_COMMAND, else the packaged one, else the one in the build tree."""
     return _installed_or_built("ATTILE_COMMAND", "bin/attile", "cli/attile")
 
 
@@ -60,7 +60,7 @@ STRIDES = ("batch_stride", "head_stride", "row_stride")
 
 
 def _tensors(names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Members of struct att_tensor, flat: an address is called as the tensor."""
+    """The members of struct att_tensor, flattened: an address has the name of its tensor."""
     return [
         field for name in names
         for field in ((name, c_void_p), *((f"{name}_{stride}", c_int64) for stride in STRIDES))
@@ -90,13 +90,13 @@ _FORWARD: list[tuple[str, Any]] = [
 
 
 class Args(ctypes.Structure):
-    """struct att_args up to the end of its member `attention`. A tensor's address is called as the tensor: args.q."""
+    """struct att_args up to the end of its member `attention`. An address has the name of its tensor: args.q."""
 
     _fields_ = [*_ARGS, *_FORWARD]
 
 
 class BackwardArgs(ctypes.Structure):
-    """The same with member `attention_backward`; what belongs to the forward pass is called as in Args."""
+    """The same with member `attention_backward`; members of the forward pass have the same names as in Args."""
 
     _fields_ = [
         *_ARGS, *_tensors(("d_o",)), ("d_lse", c_void_p), *_tensors(("dq", "dk", "dv")), ("d_sinks", c_void_p),
@@ -154,7 +154,7 @@ class Counters(ctypes.Structure):
     ]  # fmt: skip
 
 
-# Enumerators of the header, by the word that Python uses.
+# Enumerators of the header, keyed by the words that Python uses.
 DEVICES = {"auto": 0, "cuda": 1, "host": 2}
 HOST_MODES = {"check": 0, "fast": 1}
 PARAM_TYPES = {"bool": 1, "int32": 2, "float32": 3, "float16": 4, "bfloat16": 5}

@@ -1,4 +1,4 @@
-"""Workspaces and streams, as the library that made a tensor has them."""
+"""Workspaces and streams from the library that made a tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._tensor import View, empty_like, is_torch, view
 
 
 def workspace_for(tensor: Any, q: View, size: int) -> tuple[object, int]:
-    """So many bytes on the device of `tensor`: (what keeps them alive, their address, 256-byte aligned)."""
+    """Allocates `size` bytes on the device of `tensor`. Returns (owner of the memory, 256-byte aligned address)."""
     if not size:
         return None, 0
     if q.device == "host" and not is_torch(tensor):
@@ -26,7 +26,7 @@ def workspace_for(tensor: Any, q: View, size: int) -> tuple[object, int]:
 
 
 def current_stream(tensor: Any) -> int:
-    """The stream on which the library that made `tensor` works now; 0, the default one, where it does not say."""
+    """The current stream of the library that made `tensor`; 0, the default stream, if the library does not tell."""
     try:
         index: int = tensor.get_device()  # PyTorch's
         return 0 if index < 0 else torch_stream()(index)
@@ -40,8 +40,8 @@ def current_stream(tensor: Any) -> int:
 
 @functools.cache
 def torch_stream() -> Callable[[int], int]:
-    """GPU -> the handle of PyTorch's current stream. Compiled code asks by the same function, where this PyTorch has it;
-    the public one makes an object first."""
+    """Returns a function from GPU index to the handle of PyTorch's current stream: the one that compiled code calls, if
+    this PyTorch has it. The public function creates an object first."""
     import torch
 
     def public(index: int) -> int:

@@ -1,5 +1,5 @@
 """`NewTokens`: K and V that a call of attention writes into the cache it attends to, with the rotation of Q and K
-(docs/serving.md), and the checks of what a call says of them.
+(docs/serving.md), and the checks of these arguments.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from ._tensor import View
 
 
 class NewTokens(NamedTuple):
-    """K and V of the tokens that the queries of a call belong to; the call writes them into the cache, and attends to them.
+    """K and V of the tokens that the queries belong to; the call writes them into the cache and attends to them.
 
-    k: (batch, len_q, kv_heads, head_dim), v: the same with head_dim_v, packed where q is; they become the last keys that
-    lengths_kv counts. rope, rope_dim, rope_base, rope_cos, rope_sin: the rotation of k and q, as attile.append_kv has it.
+    k: (batch, len_q, kv_heads, head_dim), v: the same with head_dim_v; packed if q is packed. They become the last
+    keys that lengths_kv counts. rope, rope_dim, rope_base, rope_cos, rope_sin: the rotation of k and q, as in
+    attile.append_kv.
     """
 
     k: Any
@@ -32,11 +33,11 @@ class NewTokens(NamedTuple):
     rope_sin: Any = None
 
 
-TENSORS = {"k": "k_new", "v": "v_new", "rope_cos": "rope_cos", "rope_sin": "rope_sin"}  # and their names in attile.h
+TENSORS = {"k": "k_new", "v": "v_new", "rope_cos": "rope_cos", "rope_sin": "rope_sin"}  # {member: name in attile.h}
 
 
 def tensors_of(new: NewTokens | None) -> dict[str, Any]:
-    """Those that there are, under the names of attile.h."""
+    """Returns the tensors that are given, keyed by their names in attile.h."""
     if new is None:
         return {}
     return {name: one for member, name in TENSORS.items() if (one := getattr(new, member)) is not None}
@@ -45,7 +46,7 @@ def tensors_of(new: NewTokens | None) -> dict[str, Any]:
 def with_new(
     inputs: Inputs, new: NewTokens | None, layout: str, sequences: Sequences | None, see: Callable[[Any], View]
 ) -> Inputs:
-    """Inputs with new tokens, checked. Raises what inputs_of does."""
+    """Checks the new tokens and returns inputs with them. Raises the same exceptions as inputs_of."""
     if new is None:
         return inputs
     if sequences is None or sequences.lengths_kv is None:

@@ -1,4 +1,4 @@
-"""NVRTC from the Python package `nvidia-cuda-nvrtc`, which the library's own search (docs/cli.md, doctor) does not know."""
+"""NVRTC from the Python package `nvidia-cuda-nvrtc`, which the library's own search (docs/cli.md, doctor) misses."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import importlib.util
 import os
 import pathlib
 
-# Folders of the wheels for CUDA 13 and 12 within the namespace package `nvidia`, and what they hold.
+# Folders of the wheels for CUDA 13 and 12 within the namespace package `nvidia`, and the libraries in them.
 _PLACES = (("cu13/lib", "libnvrtc.so.13"), ("cuda_nvrtc/lib", "libnvrtc.so.12"))
 
 
 @functools.cache
 def wheel_path() -> pathlib.Path | None:
-    """The NVRTC of an installed wheel, the newest one; None where there is none."""
+    """The NVRTC of an installed wheel, the newest one; None if there is none."""
     spec = importlib.util.find_spec("nvidia")
     for folder, name in _PLACES:
         for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -26,9 +26,9 @@ def wheel_path() -> pathlib.Path | None:
 
 @functools.cache
 def preload() -> None:
-    """Load the wheel's NVRTC, so that the library, which asks for it by its bare name, gets it.
+    """Loads the wheel's NVRTC, so that the library, which opens NVRTC by its bare name, gets this one.
 
-    Does nothing where ATTILE_NVRTC names another one or no wheel is installed.
+    Does nothing if ATTILE_NVRTC names another one or no wheel is installed.
     """
     path = None if os.environ.get("ATTILE_NVRTC") else wheel_path()
     if path:

@@ -1,5 +1,5 @@
-"""A launch, checked once and repeated often: sizes and strides become a template of arguments, into which a launch puts
-addresses. A plan may be used from several threads: every launch takes a copy of its own from those that wait.
+"""A launch that is checked once and repeated often: sizes and strides become a template of the arguments, which every
+launch fills with addresses. Several threads may use a plan: every launch takes its own copy from a list of spare ones.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ._tensor import View
 from .session import Session
 
 ALIGNMENT = 256  # of a workspace, in bytes
-ITEM_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of Q, K, V and O, in bytes; others have 1
+ITEM_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of Q, K, V and O, in bytes; 1 for all other types
 
 _launch = library.att_launch
 
 
 def alignment_of(tensor: View) -> int:
-    """The bytes, at most 16, that the addresses of all rows of a tensor of four dimensions are multiples of."""
+    """The common alignment of all rows of a tensor of four dimensions, in bytes, at most 16."""
     itemsize = ITEM_SIZES.get(tensor.dtype, 1)
     bits = tensor.data
     for size, stride in zip(tensor.shape[:3], tensor.strides):
@@ -57,9 +57,9 @@ def params_of(parameters: Sequence[Parameter], views: Sequence[View | None], q: 
 
 
 class Plan:
-    """One launch of one kernel on tensors of these sizes and strides.
+    """One launch of one kernel on tensors of fixed sizes and strides.
 
-    inputs, o, lse and views say how the tensors lie; where, each launch says anew.
+    inputs, o, lse and views give the sizes and strides of the tensors; every launch passes the addresses.
     """
 
     __slots__ = (
@@ -94,12 +94,12 @@ class Plan:
             setattr(args, name, number)
         for name, one in inputs.arrays:
             setattr(args, name, one.data)
-        self.arrays = tuple(name for name, _ in inputs.arrays)  # of sequences, and scales
+        self.arrays = tuple(name for name, _ in inputs.arrays)  # names of the arrays of sequences, and of scales
         args.scale = 0.0 if scale is None else SCALE_ZERO if scale == 0 else scale
         if not math.isfinite(args.scale):
             raise errors.InvalidArgument(f"scale is {scale}, expected a finite number that fp32 holds")
         self._count = args.param_count = len(parameters)
-        self.tensors = tuple(i for i, seen in enumerate(views) if seen is not None)  # of the parameters
+        self.tensors = tuple(i for i, seen in enumerate(views) if seen is not None)  # parameters that are tensors
         array = params_of(parameters, views, q)
         for i in self.tensors:
             array[i].data = views[i].data  # type: ignore[union-attr]
@@ -107,21 +107,21 @@ class Plan:
         size = ctypes.c_size_t()
         self._check(library.att_workspace_size(handle, byref(args), byref(size)))
         self.workspace_size = args.workspace_size = size.value
-        self.extra: Any = None  # what the caller keeps beside it
+        self.extra: Any = None  # data that the caller keeps with the plan
         self._template, self._params = args, array
-        self._spare: list[Args] = []  # copies that no launch is using
+        self._spare: list[Args] = []  # copies of the template that no launch is using
 
     def bind(
         self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
         arrays: Sequence[int] = (),
     ) -> Launch:  # fmt: skip
-        """A launch of which nothing changes any more but the stream."""
+        """Returns a launch in which only the stream can still change."""
         return Launch(self, self.arguments(q, k, v, o, lse, workspace, params, arrays))
 
     def arguments(
         self, q: int, k: int, v: int, o: int, lse: int, workspace: int, params: Sequence[int], arrays: Sequence[int]
     ) -> Args:
-        """A copy of the arguments, with these addresses."""
+        """Returns a copy of the arguments with these addresses."""
         args = Args.from_buffer_copy(self._template)
         args.q, args.k, args.v, args.o, args.lse, args.workspace = q, k, v, o, lse, workspace
         for name, address in zip(self.arrays, arrays):
@@ -134,8 +134,8 @@ class Plan:
         self, q: int, k: int, v: int, o: int, lse: int = 0, workspace: int = 0, params: Sequence[int] = (),
         stream: int = 0, arrays: Sequence[int] = (), check: bool = False,
     ) -> None:  # fmt: skip
-        """Start it on these addresses. params: those of the parameters that are tensors, in their order; arrays: those
-        in Inputs.arrays, in its order. check: wait, and check the numbers in these arrays, before."""
+        """Starts the kernel on these addresses. params: addresses of the parameters that are tensors, in their order.
+        arrays: addresses of Inputs.arrays, in its order. check: wait and check the numbers in these arrays first."""
         try:
             args = self._spare.pop()
         except IndexError:
@@ -159,16 +159,16 @@ class Plan:
 
 
 class Launch:
-    """A call with everything said but the stream; keeps the tensors that it works on."""
+    """A call whose arguments are all fixed except the stream; keeps the tensors that it works on alive."""
 
     __slots__ = ("_at", "_plan", "kept")
 
     def __init__(self, plan: Plan, args: Args) -> None:
-        self._plan, self._at = plan, byref(args)  # which keeps args
+        self._plan, self._at = plan, byref(args)  # byref keeps args alive
         self.kept: Any = None
 
     def __call__(self, stream: int = 0) -> None:
-        """Start it. Asynchronous on a GPU."""
+        """Starts the call. Asynchronous on a GPU."""
         status = _launch(self._plan.handle, self._at, stream)
         if status:
             self._plan.session.check(status)

@@ -1,6 +1,6 @@
 """Problems as the library reads them: "family=attention_forward dtype=bf16 head_dim=96 mask='k <= q'".
 
-A call of `attention` becomes such a text; what a text says of its tensors is read back for `Kernel`.
+A call of `attention` becomes such a text. For `Kernel`, the properties of the tensors are read back from the text.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 from . import errors
 from ._tensor import View
 
-DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # of q, k, v and o, as knobs call them
+DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # {type of q, k, v and o: its name in knobs}
 _DTYPE_OF = {knob: dtype for dtype, knob in DTYPES.items()}
-# int64 is read by its lower halves, in place; unsigned bytes are bool's storage.
+# int64 is read in place through its lower halves; unsigned bytes are bool's storage.
 _PARAM_TYPES = {"bool": "bool", "int32": "int", "int64": "int", "float32": "float", "float16": "fp16",
                 "bfloat16": "bf16"}  # fmt: skip
 
-_PLAIN = re.compile(r"[\w.+-]+")  # here, since torch.compile cannot trace the compilation of an expression
+_PLAIN = re.compile(r"[\w.+-]+")  # at module level, since torch.compile cannot trace the compilation of an expression
 
 Problem = str | Mapping[str, object]
 
 
 class Parameter(NamedTuple):
-    """What a mask or a score takes at launch."""
+    """A parameter of a mask or a score, set at launch."""
 
     name: str
     declared: str  # "int", "float[heads]", ...
@@ -32,7 +32,7 @@ class Parameter(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The sizes of one launch, under the names of the expressions."""
+    """The sizes of one launch, named as in the expressions."""
 
     batch: int
     heads: int
@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
 
 
 def as_text(problem: Problem) -> str:
-    """A problem given as knobs, {"dtype": "bf16", "mask": "k <= q"}, becomes text; a text stays as it is."""
+    """Converts a problem given as knobs, {"dtype": "bf16", "mask": "k <= q"}, to text; a text stays as it is."""
     if isinstance(problem, str):
         return problem
     return " ".join(f"{name}={quoted(str(value))}" for name, value in problem.items())
@@ -57,29 +57,29 @@ def quoted(value: str) -> str:
 
 
 def knobs_of(problem: str) -> dict[str, str]:
-    """The knobs that a text names. What it means is the library's to check."""
+    """The knobs that a text names. The library checks what they mean."""
     found = re.findall(r"""(\w+)\s*[=:]\s*('[^']*'|"[^"]*"|[^\s,]+)""", problem)
     return {name: value.strip("'\"") for name, value in found}
 
 
 class Form(NamedTuple):
-    """What a kernel's problem says of its tensors."""
+    """The properties of the tensors that a kernel's problem fixes."""
 
     dtype: str  # "float32", ...
     dtype_out: str
     head_dim: int
     head_dim_v: int
-    layout: str  # knobs of the layout, as Inputs.layout says them; "" = dense
-    stored: str  # knobs of K and V in 8 bits, as Inputs.stored says them; "" = as q
-    written: str  # knobs of what a launch writes into the cache, as Inputs.written says them; "" = nothing
+    layout: str  # knobs of the layout, in the form of Inputs.layout; "" = dense
+    stored: str  # knobs of K and V in 8 bits, in the form of Inputs.stored; "" = as q
+    written: str  # knobs of what a launch writes into the cache, in the form of Inputs.written; "" = nothing
 
 
-# Said in full wherever a problem leaves them out, so that nothing here depends on the library's defaults.
+# Added to every problem that leaves them out, so that nothing here depends on the library's defaults.
 DEFAULTS = {"dtype": "fp32", "head_dim": "64"}
 
 
 def form_of(knobs: Mapping[str, str]) -> Form:
-    """Of a problem that the library accepted, so its values are right."""
+    """The Form of a problem that the library has accepted, so its values are valid."""
     knobs = {**DEFAULTS, **knobs}
     head_dim = int(knobs["head_dim"])
     return Form(_DTYPE_OF[knobs["dtype"]], _DTYPE_OF[knobs.get("dtype_out", knobs["dtype"])], head_dim,
@@ -108,17 +108,17 @@ def _written_in(knobs: Mapping[str, str]) -> str:
 
 
 def stored_text(dtype_kv: str, kv_scale: str) -> str:
-    """The part of a problem that says how K and V are stored."""
+    """The part of a problem that specifies how K and V are stored."""
     return f"dtype_kv={dtype_kv} kv_scale={kv_scale}"
 
 
 def layout_text(layout: str, page_size: int, page_table: str) -> str:
-    """The part of a problem that says where sequences are."""
+    """The part of a problem that specifies where the sequences are."""
     return f"layout={layout} page_size={page_size} page_table={page_table}" if page_size else f"layout={layout}"
 
 
 def declared_in(problem: str) -> list[tuple[str, str]]:
-    """[(name, type)] of the parameters that a text declares, in their order; those of its sinks come last."""
+    """[(name, type)] of the parameters that a text declares, in their order; the sinks come last."""
     knobs = knobs_of(problem)
     parts, depth = [""], 0
     for letter in knobs.get("params", ""):
@@ -139,7 +139,7 @@ def knob_of_dtype(dtype: str, name: str) -> str:
 
 
 def rule_text(mask: str | None, score: str | None, parameters: list[Parameter]) -> str:
-    """The part of a problem that says mask, score and parameters."""
+    """The part of a problem that specifies mask, score and parameters."""
     parts = []
     if mask is not None:
         parts.append(f"mask={quoted(mask)}")
@@ -154,10 +154,10 @@ def rule_text(mask: str | None, score: str | None, parameters: list[Parameter]) 
 
 
 def declare(params: Mapping[str, Any] | None, sizes: Sizes, view: Any) -> list[Parameter]:
-    """Parameters from {name: value} or {"name: type": value}.
+    """Converts {name: value} or {"name: type": value} to Parameters.
 
-    Without a type it follows from the value: a number is bool, int or float; a tensor's dimensions are called by the size
-    of `sizes` that they equal, or else are numbers, of which each makes a kernel of its own.
+    Without a type, the value determines it: a number is bool, int or float; each dimension of a tensor is named after
+    the member of `sizes` that it equals, or else is a number, and every different number makes a kernel of its own.
     view: tensor -> View. Raises ParameterError for a value that is neither number nor tensor.
     """
     found = []
@@ -183,7 +183,7 @@ def _declaration(name: str, value: Any, sizes: Sizes, view: Any) -> str:
 
 
 def param_type(name: str, dtype: str) -> str:
-    """How expressions call the element type of a tensor."""
+    """The name of a tensor's element type in expressions."""
     if dtype not in _PARAM_TYPES:
         raise errors.DtypeError(
             f"parameter {name} is {dtype}, expected one of {', '.join(_PARAM_TYPES)}; convert it once, before the calls"
@@ -192,8 +192,8 @@ def param_type(name: str, dtype: str) -> str:
 
 
 def hints(sizes: Sizes, alignment: int) -> str:
-    """What the choice of a kernel may know. Lengths are rounded up to powers of two, so that a sequence that grows
-    token by token asks for few kernels."""
+    """The hints that the choice of a kernel may use. Lengths are rounded up to powers of two, so that a sequence that
+    grows token by token needs few kernels."""
 
     def rounded(length: int) -> int:
         return 1 << max(length - 1, 15).bit_length()

@@ -1,5 +1,6 @@
-"""`Sequences`: batches whose sequences have lengths of their own (docs/serving.md), and the checks of what a call says of
-them. Which arrays are given says the layout. A launch does not read them on a GPU, so neither does this file.
+"""`Sequences`: batches whose sequences have different lengths (docs/serving.md), and the checks of these arguments. The
+set of arrays that is given determines the layout. On a GPU the host does not read their elements, neither in a launch
+nor in this file.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from ._tensor import View
 
 
 class Sequences(NamedTuple):
-    """Where the queries, keys and values of each sequence are. Arrays are int32, on the device of q. Those that are given
-    say the layout:
+    """Where the queries, keys and values of each sequence are. Arrays are int32, on the device of q. The set of arrays
+    that is given determines the layout:
 
-    padded  lengths_kv, (batch,): how many of the keys each sequence has; q, k and v as without sequences.
-    ragged  cu_seqlens_q, (batch + 1,), where the queries of each sequence begin and the last ones end, and cu_seqlens_kv
-            likewise; q, k, v and o are packed, (tokens, heads, head_dim), in every layout; lse is (heads, tokens).
-    paged   lengths_kv, with cu_seqlens_q or without; k and v are (pages, page_size, kv_heads, head_dim), in layout "bhsd"
-            (pages, kv_heads, page_size, head_dim). page_table is (batch, pages of the longest sequence); or page_indices
-            has the page numbers of one sequence after the other, and page_indptr, (batch + 1,), says where each begins.
+    padded  lengths_kv, (batch,): number of keys of each sequence; q, k and v as without sequences.
+    ragged  cu_seqlens_q, (batch + 1,): where the queries of each sequence begin and the last ones end; cu_seqlens_kv is
+            the same for keys. q, k, v and o are packed, (tokens, heads, head_dim), in every layout; lse is (heads,
+            tokens).
+    paged   lengths_kv, with or without cu_seqlens_q; k and v are (pages, page_size, kv_heads, head_dim), in layout
+            "bhsd" (pages, kv_heads, page_size, head_dim). Either page_table is (batch, pages of the longest sequence),
+            or page_indices has the page numbers of all sequences, one sequence after the other, and page_indptr,
+            (batch + 1,), says where each sequence begins.
 
-    max_len_q, max_len_kv: the most that a sequence has. Without them they are what there is room for, which is never too
-    few, and starts more blocks than are needed.
-    On a CPU the numbers in the arrays are checked at every call. On a GPU they are not: wrong ones read other memory.
+    max_len_q, max_len_kv: the longest sequence in queries and in keys. By default they are what the tensors have room
+    for: this is always enough, but starts more blocks than are needed.
+    On a CPU every call checks the numbers in the arrays. On a GPU no call does: wrong numbers read other memory.
     """
 
     lengths_kv: Any = None
@@ -42,7 +45,7 @@ class Sequences(NamedTuple):
 
 ARRAYS = ("lengths_kv", "cu_seqlens_q", "cu_seqlens_kv", "page_table", "page_indptr", "page_indices")
 
-# (ragged, where page numbers are) -> the arrays of attention. Those of an append differ in one.
+# (ragged, arrays with the page numbers) -> the arrays that attention takes. Those of an append differ in one entry.
 _TABLE, _CSR = ("page_table",), ("page_indptr", "page_indices")
 _OF_ATTENTION = {
     (False, ()): {"lengths_kv"},
@@ -60,7 +63,7 @@ PAGE_MOST = 1024
 class Arrays(NamedTuple):
     """The arrays of a batch, checked."""
 
-    seen: tuple[tuple[str, View], ...]  # under the names of attile.h
+    seen: tuple[tuple[str, View], ...]  # (name in attile.h, view)
     ragged: bool
     paged: bool
     csr: bool
@@ -69,21 +72,21 @@ class Arrays(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What a call works on, checked. Packed tensors are those of one sequence here, with a stride of 0 for the batch."""
+    """The inputs of a call, checked. A packed tensor is viewed as one sequence, with a batch stride of 0."""
 
-    sizes: Sizes  # lengths are the most that a sequence has
+    sizes: Sizes  # len_q and len_kv are those of the longest sequence
     q: View
     k: View
     v: View
-    stored: str  # knobs of the problem: "dtype_kv=e4m3 kv_scale=head"; "" = K and V are as q is
+    stored: str  # knobs of the problem: "dtype_kv=e4m3 kv_scale=head"; "" = K and V have the type of q
     layout: str  # likewise: "layout=ragged page_size=16"; "" = dense
-    arrays: tuple[tuple[str, View], ...]  # of sequences, and scales
+    arrays: tuple[tuple[str, View], ...]  # arrays of the sequences, and scales
     numbers: tuple[tuple[str, float], ...]  # other members of attile.h's struct
-    packed: bool  # q and o are
+    packed: bool  # q and o are packed
     written: str = ""  # knobs of what the launch writes into the cache: "append=1 rope=halves"
 
     def out_shape(self, layout: str, width: int) -> tuple[int, ...]:
-        """Of o, with rows of `width` elements."""
+        """The shape of o, with rows of `width` elements."""
         _, head, row = dims_of(layout)
         if self.packed:
             return self.q.shape[row], self.q.shape[head], width
@@ -95,7 +98,7 @@ class Inputs(NamedTuple):
         return self.sizes.batch, self.sizes.heads, self.sizes.len_q
 
     def outputs(self, o: View, lse: View | None, layout: str) -> tuple[View, View | None]:
-        """They as q is here: packed ones are those of one sequence."""
+        """Returns (o, lse) in the form of q: packed ones are viewed as one sequence."""
         if not self.packed:
             return o, lse
         if lse is not None:
@@ -107,11 +110,12 @@ def inputs_of(
     q: View, k: View, v: View, layout: str, sequences: Sequences | None, see: Callable[[Any], View],
     stored: Stored | None = None,
 ) -> Inputs:  # fmt: skip
-    """Do tensors and sequences fit each other? see: array -> View. Raises what check_inputs does, for arrays, too.
+    """Checks that tensors and sequences fit each other. see: array -> View. Raises the exceptions of check_inputs, for
+    the arrays as well.
 
-    stored: of K and V in 8 bits, which are refused without it.
+    stored: how K and V are stored in 8 bits; without it, 8 bits are refused.
     """
-    kind = ""  # as q
+    kind = ""  # the type of q
     if stored is not None and (k.dtype != q.dtype or stored.dtype_kv is not None):
         kind = kv_type("k", k, stored.dtype_kv)
     if sequences is None:
@@ -126,7 +130,7 @@ def inputs_of(
 
 
 def _with_scales(inputs: Inputs, kind: str, stored: Stored, layout: str, see: Callable[[Any], View]) -> Inputs:
-    """Inputs with what an 8-bit cache says of itself."""
+    """Returns inputs with the type and the scales of an 8-bit cache."""
     _, head, row = dims_of(layout)
     if not is_eight_bits(kind):
         raise errors.InvalidArgument(f"k_scale or v_scale is given, and k is {inputs.k.dtype}; 8 bits take scales")
@@ -170,14 +174,14 @@ def _inputs_of_sequences(q: View, k: View, v: View, layout: str, sequences: Sequ
 
 
 def of_append(sequences: Sequences, k: View, see: Callable[[Any], View]) -> Arrays:
-    """The arrays of an append, checked; those of new tokens are on the device of k."""
+    """Checks the arrays of an append and returns them. They are on the device of k."""
     return arrays_of(sequences, k, see, _OF_APPEND, "an append")
 
 
 def arrays_of(
     sequences: Sequences, beside: View, see: Callable[[Any], View], table: dict[Any, set[str]], what: str
 ) -> Arrays:
-    """Are these the arrays of a layout, and do they fit each other?"""
+    """Checks that the given arrays make up a layout and fit each other, and returns them."""
     given = {name: getattr(sequences, name) for name in ARRAYS if getattr(sequences, name) is not None}
     ragged = "cu_seqlens_q" in given
     csr = any(name in given for name in _CSR)
@@ -217,14 +221,14 @@ def _check_array(name: str, one: View, beside: View) -> None:
 
 
 def check_page_size(name: str, page_size: int) -> int:
-    """Pages of so many keys: a power of two."""
+    """Returns page_size, checked: a power of two up to PAGE_MOST."""
     if not 1 <= page_size <= PAGE_MOST or page_size & (page_size - 1):
         raise errors.ShapeError(f"{name} has pages of {page_size} keys, expected a power of two up to {PAGE_MOST}")
     return page_size
 
 
 def packed(name: str, one: View, layout: str) -> View:
-    """A packed tensor, (tokens, heads, dim), as that of one sequence in a layout."""
+    """Views a packed tensor, (tokens, heads, dim), as one sequence in a layout."""
     if len(one.shape) != 3:
         raise errors.ShapeError(
             f"{name} has shape {tuple(one.shape)}, expected three dimensions, (tokens, heads, dim): it is packed"
@@ -236,7 +240,7 @@ def packed(name: str, one: View, layout: str) -> View:
 
 
 def longest_q(sequences: Sequences, arrays: Arrays, rows: int) -> int:
-    """The most queries, or new tokens, of a sequence."""
+    """The number of queries, or new tokens, of the longest sequence."""
     if sequences.max_len_q is None or not arrays.ragged:
         if sequences.max_len_q not in (None, rows):
             raise errors.ShapeError(f"max_len_q is {sequences.max_len_q}, and every sequence of q has {rows} rows")
@@ -245,7 +249,7 @@ def longest_q(sequences: Sequences, arrays: Arrays, rows: int) -> int:
 
 
 def longest_kv(sequences: Sequences, arrays: Arrays, rows: int, blocks: int) -> int:
-    """The most keys of a sequence. rows: of one block of k, of which there are so many."""
+    """The number of keys of the longest sequence. k has `blocks` blocks of `rows` rows."""
     room = rows
     if arrays.paged:
         room = rows * (blocks if arrays.csr else arrays.columns)
@@ -273,7 +277,7 @@ def knobs_of_layout(arrays: Arrays, page_size: int) -> str:
 
 
 def table_stride(arrays: Arrays) -> tuple[tuple[str, int], ...]:
-    """The row stride of page_table, where it says something."""
+    """The row stride of page_table as a member to set; empty if page_table has at most one row or no columns."""
     for name, one in arrays.seen:
         if name == "page_table" and one.shape[0] > 1 and one.shape[1] > 0:
             if one.strides[0] < one.shape[1]:

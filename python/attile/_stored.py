@@ -1,4 +1,4 @@
-"""How K and V are stored where it is not as q is: in 8 bits, with scales (docs/serving.md)."""
+"""How K and V are stored if their type is not that of q: in 8 bits, with scales (docs/serving.md)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ._problem import DTYPES
 from ._tensor import View
 
 _EIGHT_BITS = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "int8": "int8"}
-_TYPES = {**DTYPES, **_EIGHT_BITS}  # of K and V, as knobs call them
-_IN_BYTES = ("e4m3", "e5m2")  # what memory of uint8 may hold
+_TYPES = {**DTYPES, **_EIGHT_BITS}  # {type of K and V: its name in knobs}
+_IN_BYTES = ("e4m3", "e5m2")  # types that may be stored as uint8
 
 SCALES = ("k_scale", "v_scale")
 
 
 class Stored(NamedTuple):
-    """What a call says of K and V in 8 bits."""
+    """The arguments of a call for K and V in 8 bits."""
 
-    dtype_kv: str | None = None  # where their memory is of uint8
+    dtype_kv: str | None = None  # their type if the tensors are of uint8
     k_scale: Any = None
     v_scale: Any = None
 
@@ -33,7 +33,7 @@ class Scales(NamedTuple):
 
 
 def kv_type(name: str, one: View, dtype_kv: str | None) -> str:
-    """The element type of K or V as knobs call it."""
+    """The element type of K or V by its name in knobs."""
     if one.dtype == "uint8" and dtype_kv in _IN_BYTES:
         return str(dtype_kv)
     kind = _TYPES.get(one.dtype)
@@ -52,7 +52,7 @@ def is_eight_bits(kind: str) -> bool:
 def scales_of(
     k_scale: View | None, v_scale: View | None, beside: View, blocks: int, kv_heads: int, rows: int
 ) -> Scales:
-    """Which kind they are follows from their shape: one number, (kv_heads,) or (blocks, kv_heads, rows) of float32."""
+    """Checks the scales, float32, whose shape gives their kind: one number, (kv_heads,) or (blocks, kv_heads, rows)."""
     if k_scale is None and v_scale is None:
         return Scales("none", ())
     if k_scale is None or v_scale is None:

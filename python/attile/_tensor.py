@@ -1,7 +1,7 @@
-"""Anything that is a tensor -> address, sizes, strides, type and device, without a copy.
+"""Address, sizes, strides, type and device of any tensor, without a copy.
 
-PyTorch and NumPy are asked by their own attributes, which is several times as fast as DLPack; neither is imported here.
-All others (CuPy, JAX, ...) are asked by DLPack.
+Tensors of PyTorch and NumPy are read through their own attributes, which is several times as fast as DLPack; neither
+library is imported here. All others (CuPy, JAX, ...) are read through DLPack.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from . import errors
 class View(NamedTuple):
     """A tensor as the library sees it."""
 
-    data: int  # address; 0 where there are no elements
+    data: int  # address; 0 for a tensor without elements
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in elements
     dtype: str  # "float32", "bfloat16", "int64", "bool", ...
     device: str  # "host" or "cuda"
     ordinal: int  # which GPU; 0 on the host
-    owner: object  # keeps the memory
+    owner: object  # keeps the memory alive
 
 
 def view(tensor: Any, stream: int = 0) -> View:
-    """What `tensor` is. A view: the elements are neither read nor copied.
+    """Returns a view of `tensor`; its elements are neither read nor copied.
 
     stream: the CUDA stream that will read it, for producers (DLPack) that must order their work before it.
-    Raises TensorError for what is no tensor, DeviceError for a device other than a CPU or an NVIDIA GPU.
+    Raises TensorError if it is not a tensor, DeviceError for a device other than a CPU or an NVIDIA GPU.
     """
     if is_torch(tensor):
         return _view_torch(tensor)
@@ -40,7 +40,7 @@ def view(tensor: Any, stream: int = 0) -> View:
 
 
 def is_torch(tensor: Any) -> bool:
-    """Is it a torch.Tensor? Known without importing torch."""
+    """True if `tensor` is a torch.Tensor. Does not import torch."""
     return hasattr(tensor, "data_ptr")
 
 
@@ -87,7 +87,7 @@ def _view_dlpack(tensor: Any, stream: int) -> View:
     kind = int(tensor.__dlpack_device__()[0])
     if kind not in _DEVICES:
         raise errors.DeviceError(f"expected a tensor on a CPU or a CUDA GPU, found DLPack device {kind}")
-    # 1 is DLPack's word for the default stream.
+    # DLPack denotes the default stream by 1.
     capsule = tensor.__dlpack__(stream=(stream or 1)) if _DEVICES[kind] == "cuda" else tensor.__dlpack__()
     found = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     shape = tuple(found.shape[: found.ndim])
@@ -95,12 +95,12 @@ def _view_dlpack(tensor: Any, stream: int) -> View:
     code = _CODES.get(found.code, f"code{found.code}_")
     dtype = "bool" if code == "bool" else f"{code}{found.bits}"
     data = (found.data or 0) + found.byte_offset
-    # Not renamed to "used_dltensor", the capsule frees its tensor with itself, which is when the owner here goes.
+    # The capsule is not renamed to "used_dltensor", so it frees its tensor when it is freed itself, with the owner.
     return View(data, shape, strides, dtype, _DEVICES[kind], found.device_id, (tensor, capsule))
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, in elements, of a tensor without gaps."""
+    """The strides of a contiguous tensor, in elements."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -112,9 +112,9 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def empty_like(tensor: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new, contiguous tensor of the library that made `tensor`, on the same device. Its elements are arbitrary.
+    """Returns a new contiguous tensor of the library that made `tensor`, on its device. Its elements are arbitrary.
 
-    Raises TensorError where that library has no array namespace; give `out` then.
+    Raises TensorError if that library has no array namespace; pass `out` then.
     """
     if is_torch(tensor):
         import torch

@@ -1,4 +1,4 @@
-"""`append_kv`: new keys and values go into a cache, rotated by their positions and converted to its type."""
+"""`append_kv`: writes new keys and values into a cache, rotated by their positions and converted to its type."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ def append_kv(
     rope_base: float | None = None, rope_cos: Any = None, rope_sin: Any = None, dtype_kv: str | None = None,
     k_scale: Any = None, v_scale: Any = None, layout: str = "bshd", stream: int | None = None,
 ) -> Any:  # fmt: skip
-    """Write K and V of new tokens into a cache, in place; rotate q and k on the way (RoPE, arXiv 2104.09864).
+    """Writes K and V of new tokens into a cache, in place; rotates q and k on the way (RoPE, arXiv 2104.09864).
 
-    k: (batch, len_q, kv_heads, head_dim), v: the same with head_dim_v; packed with cu_seqlens_q, (tokens, kv_heads, dim).
-    k_cache, v_cache: (batch, len_kv, kv_heads, dim), or pages, (pages, page_size, kv_heads, dim); with layout "bhsd" heads
-    stand before rows. Of k's type, or 8 bits: int8, or float8; of memory of uint8, dtype_kv says "e4m3" or "e5m2".
-    sequences: attile.Sequences with lengths_kv, which count the new tokens, too: of a sequence with n new tokens, token i
+    k: (batch, len_q, kv_heads, head_dim), v: the same with head_dim_v; with cu_seqlens_q both are packed, (tokens,
+    kv_heads, dim).
+    k_cache, v_cache: (batch, len_kv, kv_heads, dim), or pages, (pages, page_size, kv_heads, dim); with layout "bhsd"
+    the head dimension comes before the rows. They have k's type, or 8 bits: int8, float8, or uint8, for which dtype_kv
+    says "e4m3" or "e5m2".
+    sequences: attile.Sequences with lengths_kv, which include the new tokens: token i of n new tokens of a sequence
     goes to position length - n + i. None: every sequence fills the cache, and the new tokens are the last ones.
-    slots: instead of sequences, int64 numbers page * page_size + row, one for each token; -1 = nowhere. With rope, positions
-    has the position of each, int32. A token that has no place in the cache is not written.
-    rope: "interleaved" rotates elements (2 i, 2 i + 1), "halves" (i, i + rope_dim / 2), of the first rope_dim elements
-    (None = all), by position * rope_base^(-2 i / rope_dim) (None = 10000), or by rope_cos and rope_sin, float32 of
-    (positions, rope_dim / 2).
-    q: (batch, len_q, heads, head_dim), or packed; rotated like k into a new tensor, which is returned; without q, None is.
-    k_scale, v_scale: float32, of a cache of 8 bits; an element times its scale is the number that was appended. One number
-    or (kv_heads,) are given; (blocks of the cache, kv_heads, rows of a block) are computed and written, one for each row.
+    slots: instead of sequences, int64 numbers page * page_size + row, one for each token; -1 = nowhere. With rope,
+    positions has the position of each token, int32. A token that has no place in the cache is not written.
+    rope: "interleaved" rotates elements (2 i, 2 i + 1), "halves" rotates (i, i + rope_dim / 2), of the first rope_dim
+    elements (None = all), by position * rope_base^(-2 i / rope_dim) (None = 10000), or by rope_cos and rope_sin,
+    float32 of shape (positions, rope_dim / 2).
+    q: (batch, len_q, heads, head_dim), or packed; rotated like k into a new tensor, which is returned. Without q,
+    returns None.
+    k_scale, v_scale: float32, for a cache of 8 bits; an element times its scale is the number that was appended. One
+    number or (kv_heads,) are inputs; (blocks of the cache, kv_heads, rows of a block) are outputs, one scale for each
+    row.
     Asynchronous on a GPU. Raises exceptions of attile.errors before anything is written.
     """
     if is_torch(k):

@@ -1,4 +1,4 @@
-"""`attention`: one call on tensors, for whoever wants neither problem texts nor kernels to keep."""
+"""`attention`: one call on tensors, without problem texts and without kernels to keep."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ def attention(
     dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
     check: bool = False,
 ) -> Any:  # fmt: skip
-    """softmax(score(scale q k^T) where mask) v.
+    """Computes softmax(score(scale q k^T) where mask) v.
 
     q: (batch, len_q, heads, head_dim); k: (batch, len_kv, kv_heads, head_dim); v: (batch, len_kv, kv_heads, head_dim_v);
-    with layout "bhsd" heads stand before lengths. float32, float16 or bfloat16; any strides with a contiguous last
-    dimension; kv_heads divides heads. On a GPU, or on this CPU by the host device, wherever the tensors are.
-    mask, score: expressions (docs/expressions.md); None = all keys, and the score as it is. In a mask, the last query and
-    the last key have the same position.
-    params: {name: value} or {"name: type": value} of what they mention, numbers and tensors. Without a type, a dimension of
-    a tensor that equals a size of the call is taken for it.
-    sinks: (heads,) of float32, logits that take weight and give no value. scale: None = 1 / sqrt(head_dim).
-    schedule: knobs that say how; None = the library chooses. stream: a CUDA stream handle; None = the current one.
-    sequences: attile.Sequences, for sequences with lengths of their own, packed one after the other or in pages; it says
-    what the dimensions of q, k, v, o and lse are then. check: on a GPU, wait, and check the numbers in its arrays before the
-    launch, as a CPU does always; to find a fault, not for each step.
-    k and v may have 8 bits: int8, or float8; of memory of uint8, dtype_kv says "e4m3" or "e5m2". k_scale, v_scale: float32,
-    an element times its scale is the number that it stands for: one number, (kv_heads,), or one for each row,
+    with layout "bhsd" heads come before lengths. float32, float16 or bfloat16; any strides with a contiguous last
+    dimension; kv_heads divides heads. Runs where the tensors are: on a GPU, or on this CPU by the host device.
+    mask, score: expressions (docs/expressions.md); None = all keys, and the score unchanged. In a mask, the last query
+    and the last key have the same position.
+    params: {name: value} or {"name: type": value} for the names in mask and score, numbers and tensors. Without a type,
+    a dimension of a tensor that equals a size of the call is taken to be that size.
+    sinks: (heads,) of float32, logits that take weight but add no value. scale: None = 1 / sqrt(head_dim).
+    schedule: knobs for how to compute; None = the library chooses. stream: a CUDA stream; None = the current one.
+    sequences: attile.Sequences, for sequences of different lengths, packed one after the other or in pages; its
+    docstring gives the dimensions of q, k, v, o and lse in that case. check: on a GPU, wait and check the numbers in
+    its arrays before the launch, as is always done on a CPU; meant for finding an error, not for every step.
+    k and v may have 8 bits: int8, float8, or uint8, for which dtype_kv says "e4m3" or "e5m2". k_scale, v_scale:
+    float32; an element times its scale is the number that it stands for: one number, (kv_heads,), or one for each row,
     (batch, kv_heads, len_kv) in every layout; in pages (pages, kv_heads, page_size), packed (1, kv_heads, tokens).
-    new: attile.NewTokens, k and v of the queries' own tokens, which are written into k and v, in place, before q attends to
-    them, as attile.append_kv would do; with rope they and q are rotated. Of 16 bits, for sequences with lengths_kv.
+    new: attile.NewTokens, k and v of the queries' own tokens, which are written into k and v, in place, before q
+    attends to them, as attile.append_kv would do; with rope they and q are rotated. For 16 bits and sequences with
+    lengths_kv.
     Returns o, (batch, len_q, heads, head_dim_v), of the library that made q; with return_lse (o, lse), where lse is
-    (batch, heads, len_q) of float32, the natural logarithm of the sums. A query that sees no key has 0 and -inf.
-    Compiles at the first call of its kind, asynchronous on a GPU otherwise. Raises exceptions of attile.errors, all
-    before anything is started.
+    (batch, heads, len_q) of float32, the natural logarithm of the sums. A query that sees no key gets 0 and -inf.
+    Compiles at the first call of its kind; other calls are asynchronous on a GPU. Raises exceptions of attile.errors,
+    all before anything is started.
     """
     if is_torch(q):
         from . import torch as attile_torch
@@ -82,8 +83,8 @@ def attention(
 
 
 def explain(problem: Any, schedule: str | None = None, *, device: str = "auto") -> str:
-    """Which kernel answers a problem on a device and why, knob by knob; compiles nothing.
+    """Tells which kernel solves a problem on a device and why, knob by knob; compiles nothing.
 
-    problem: knobs, as for `compile`. Raises Unsupported, with the reasons, where none does.
+    problem: knobs, as for `compile`. Raises Unsupported, with the reasons, if no kernel does.
     """
     return session_for(device).explain(as_text(problem), schedule)

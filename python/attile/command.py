@@ -15,19 +15,19 @@ from ._nvrtc import wheel_path
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with the NVRTC of an installed wheel unless one is named."""
+    """The environment of this process, with the NVRTC of an installed wheel unless ATTILE_NVRTC names one."""
     path = wheel_path()
     return {**({"ATTILE_NVRTC": str(path)} if path else {}), **os.environ}
 
 
 def main() -> NoReturn:
-    """Become the `attile` program, with the words of this command line."""
+    """Replaces this process by the `attile` program, with the words of this command line."""
     path = str(command_path())
     os.execve(path, ["attile", *sys.argv[1:]], _environment())
 
 
 def command(*words: str, accept: Sequence[int] = (0,)) -> str:
-    """What `attile WORDS` writes. Raises CommandFailed, with its message, for exit statuses other than those accepted."""
+    """Returns the output of `attile WORDS`. Raises CommandFailed, with its message, for exit statuses not accepted."""
     done = subprocess.run([command_path(), *words], env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode not in accept:
         raise errors.CommandFailed(f"attile {' '.join(words)}: exit status {done.returncode}\n{done.stderr.strip()}")
@@ -35,7 +35,7 @@ def command(*words: str, accept: Sequence[int] = (0,)) -> str:
 
 
 def build(spec: str, out: str, *, arch: str | None = None, symbol: str | None = None) -> str:
-    """Compile the kernels of a spec, a file or knobs, ahead of time into the folder `out` (docs/cli.md, build).
+    """Compiles the kernels of a spec, a file or knobs, ahead of time into the folder `out` (docs/cli.md, build).
 
     arch: "sm_80,sm_90a", "host", ...; symbol: the bundle's name in kernels.c. Returns the path of kernels.c.
     """
@@ -47,15 +47,15 @@ def build(spec: str, out: str, *, arch: str | None = None, symbol: str | None = 
 
 
 def cache(verb: str = "stat") -> str:
-    """What `attile cache VERB` says: the kernels on disk, or what became of them."""
+    """Returns the output of `attile cache VERB`: the kernels on disk, or what became of them."""
     return command("cache", verb)
 
 
-# Exit status of `doctor` where a compiler is missing.
+# Exit status of `doctor` if a compiler is missing.
 _MISSING = 4
 
 
 def doctor() -> dict[str, Any]:
-    """What this machine has, and what to do about what is missing: {part: {"state", "found", "advice"}}."""
+    """Lists what this machine has, and advice for what is missing: {part: {"state", "found", "advice"}}."""
     found: dict[str, Any] = json.loads(command("doctor", "--json", accept=(0, _MISSING)))
     return found

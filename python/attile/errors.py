@@ -1,4 +1,4 @@
-"""Exceptions: one class a status of the library, and below them one for each mistake that Python finds first.
+"""Exceptions: one class for each status of the library, and below them one for each mistake that Python detects first.
 
 Every message says what was found, what was expected and what to do. docs/errors.md has a section for each status.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Error(RuntimeError):
-    """What all exceptions of attile are."""
+    """Base class of all exceptions of attile."""
 
 
 class InvalidArgument(Error, ValueError):
@@ -19,7 +19,7 @@ class InvalidText(Error, ValueError):
 
 
 class Unsupported(Error):
-    """No kernel can do this; the message names the constraint that failed."""
+    """No kernel supports this; the message names the constraint that failed."""
 
 
 class NoDevice(Error):
@@ -35,11 +35,11 @@ class CompileFailed(Error):
 
 
 class NotPrepared(Error):
-    """A launch into a graph capture by a kernel that was not loaded before."""
+    """A launch during graph capture of a kernel that was not loaded before."""
 
 
 class LaunchFailed(Error):
-    """The device refused or faulted; on the host device: what a check found."""
+    """The device refused the launch or faulted; on the host device, a check found an error."""
 
 
 class OutOfMemory(Error, MemoryError):
@@ -58,7 +58,7 @@ class Internal(Error):
     """A bug in attile; please report the message."""
 
 
-# enum att_status, in its order; 0 is success.
+# In the order of enum att_status; 0 is success.
 BY_STATUS: tuple[type[Error], ...] = (
     Error,
     InvalidArgument,
@@ -77,7 +77,7 @@ BY_STATUS: tuple[type[Error], ...] = (
 
 
 class DtypeError(InvalidArgument, TypeError):
-    """An element type that attention does not take, or tensors of unlike types."""
+    """An element type that attention does not support, or tensors of different types."""
 
 
 class ShapeError(InvalidArgument):
@@ -85,23 +85,23 @@ class ShapeError(InvalidArgument):
 
 
 class LayoutError(InvalidArgument):
-    """A layout word that is none, or a tensor whose last dimension is not contiguous."""
+    """An unknown layout, or a tensor whose last dimension is not contiguous."""
 
 
 class DeviceError(InvalidArgument):
-    """Tensors on unlike devices, or on one that attile does not know."""
+    """Tensors on different devices, or on a device that attile does not know."""
 
 
 class TensorError(InvalidArgument, TypeError):
-    """An object that is no tensor: it has neither DLPack nor NumPy's array interface."""
+    """An object that is not a tensor: it has neither DLPack nor NumPy's array interface."""
 
 
 class ParameterError(InvalidArgument):
-    """A parameter that mask or score declares and the call lacks, or the other way round."""
+    """A parameter that mask or score declares and the call lacks, or vice versa."""
 
 
 class NoBackward(Error):
-    """A gradient is asked for that there are no kernels for."""
+    """A gradient is requested for which there are no kernels."""
 
 
 class VersionError(Error, ImportError):
@@ -109,8 +109,8 @@ class VersionError(Error, ImportError):
 
 
 class TraceError(Error, TypeError):
-    """A Python mask or score that Attile's expressions cannot say; the message has the operation and its line."""
+    """A Python mask or score that Attile's expressions cannot express; the message has the operation and its line."""
 
 
 class CommandFailed(Error):
-    """The command line program ended with an error; the message is what it wrote."""
+    """The command line program ended with an error; the message includes its output."""

@@ -1,4 +1,4 @@
-"""`compile`: a problem becomes a kernel that is called on tensors."""
+"""`compile`: turns a problem into a kernel that is called on tensors."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from ._stored import SCALES, Stored
 from ._tensor import View, contiguous, empty_like, is_torch, view
 from .session import Session, compile_by, session_for
 
-PLANS = 1024  # that a kernel keeps; all are forgotten when there are more
+PLANS = 1024  # most plans that a kernel keeps; when it has as many, a further one clears them all
 
 
 class KernelInfo(NamedTuple):
-    """What the compiler made of a kernel; -1 = not known (host device)."""
+    """The compiler's figures for a kernel; -1 = not known (host device)."""
 
-    registers: int  # of a thread, the most of all entries
-    spill_bytes: int  # of a thread
-    shared_bytes: int  # of a block, the most of all entries
-    threads: int  # of a block, the most of all entries
+    registers: int  # per thread, largest of all entries
+    spill_bytes: int  # per thread
+    shared_bytes: int  # per block, largest of all entries
+    threads: int  # per block, largest of all entries
     launches: int  # kernels that one call starts
     instructions: int  # of all entries
     binary_size: int  # bytes
-    compile_seconds: float  # 0 when it came from a cache or a bundle
-    compiler_seconds: float  # what the compiler took when it made it
+    compile_seconds: float  # 0 when the kernel came from a cache or a bundle
+    compiler_seconds: float  # time that the compiler took when it built the kernel
     origin: str  # "compiler", "disk" or "bundle"
 
 
 def compile(
     problem: Problem, schedule: str | None = None, *, device: str = "auto", session: Session | None = None
 ) -> Kernel:
-    """The kernel for a problem, compiled and loaded.
+    """Returns the kernel for a problem, compiled and loaded.
 
-    problem: knobs, as text, "family=attention_forward dtype=bf16 head_dim=96 mask='k <= q'", or as a mapping; family is
-    attention_forward when it is not said. schedule: knobs that say how; None = the library chooses (docs/tuned.md).
+    problem: knobs, as text, "family=attention_forward dtype=bf16 head_dim=96 mask='k <= q'", or as a mapping; family
+    defaults to attention_forward. schedule: knobs for how to compute; None = the library chooses (docs/tuned.md).
     device: "auto", "cuda" or "host", unless a session is given. Kernels live as long as their session.
     Raises InvalidText, Unsupported, NoDevice, NoCompiler or CompileFailed.
     """
@@ -60,7 +60,7 @@ compile_by(lambda problem, schedule, session: compile(problem, schedule, session
 
 
 class Kernel:
-    """A kernel of a session, compiled and loaded. May be called from several threads."""
+    """A kernel of a session, compiled and loaded. Several threads may call it."""
 
     def __init__(self, session: Session, handle: int, problem: str, schedule: str | None) -> None:
         self.session, self.handle, self.problem, self.schedule = session, handle, problem, schedule
@@ -72,17 +72,17 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """An identifier with every knob in it."""
+        """An identifier that includes every knob."""
         return library.att_kernel_name(self.handle).decode()  # type: ignore[no-any-return]
 
     @property
     def source(self) -> str:
-        """The CUDA text that was compiled; "" for a kernel of a bundle."""
+        """The CUDA source that was compiled; "" for a kernel from a bundle."""
         return library.att_kernel_source(self.handle).decode()  # type: ignore[no-any-return]
 
     @property
     def info(self) -> KernelInfo:
-        """What the compiler made of it."""
+        """The compiler's figures for this kernel."""
         found = _library.KernelInfo(size=ctypes.sizeof(_library.KernelInfo))
         self.session.check(library.att_kernel_describe(self.handle, ctypes.byref(found)))
         values = [getattr(found, name) for name in KernelInfo._fields]
@@ -92,7 +92,7 @@ class Kernel:
         self, q: Any, k: Any, v: Any, *, params: Mapping[str, Any] | None = None, layout: str = "bhsd",
         sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
     ) -> int:  # fmt: skip
-        """Bytes of workspace that a call on tensors like these needs. Their elements are not read."""
+        """The bytes of workspace that a call on tensors like these needs. Their elements are not read."""
         return self.plan(
             q, k, v, params=params, layout=layout, sequences=sequences, k_scale=k_scale, v_scale=v_scale
         ).workspace_size
@@ -103,16 +103,16 @@ class Kernel:
         layout: str = "bhsd", sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None,
         new: NewTokens | None = None,
     ) -> Any:  # fmt: skip
-        """out = softmax(score(scale q k^T)) v, started on a stream; returns out.
+        """Starts out = softmax(score(scale q k^T)) v on a stream; returns out.
 
-        q (batch, heads, len_q, head_dim), k (batch, kv_heads, len_kv, head_dim), v (batch, kv_heads, len_kv, head_dim_v),
-        out (batch, heads, len_q, head_dim_v), or with heads and lengths exchanged in layout "bshd"; any strides with a
-        contiguous last dimension. out: made when it is None. lse: (batch, heads, len_q) of fp32, filled unless None.
+        q: (batch, heads, len_q, head_dim); k: (batch, kv_heads, len_kv, head_dim); v: (batch, kv_heads, len_kv,
+        head_dim_v); out: (batch, heads, len_q, head_dim_v); in layout "bshd" lengths come before heads. Any strides
+        with a contiguous last dimension. out: created if None. lse: (batch, heads, len_q) of fp32, filled unless None.
         scale: None = 1 / sqrt(head_dim). params: {name: number or tensor}, all that the problem declares.
         stream: a CUDA stream handle; None = the current one of the library that made q. workspace: a tensor of at least
-        `workspace_size` bytes; None = one is made. sequences: where the kernel's problem has another layout than dense.
-        k_scale, v_scale: where it has kv_scale, new: where it has append, as for attile.attention.
-        Asynchronous on a GPU: nothing is waited for or copied.
+        `workspace_size` bytes; None = allocated by the call. sequences: given if the layout of the kernel's problem is
+        not dense; k_scale, v_scale: if the problem has kv_scale; new: if it has append. All as for attile.attention.
+        Asynchronous on a GPU: the call neither waits nor copies.
         Raises the exceptions of attile.errors before anything is started.
         """
         key = None if new else _key_of(q, k, v, out, lse, scale, params, layout, sequences, k_scale, v_scale)
@@ -131,7 +131,7 @@ class Kernel:
                 workspace, at = workspace_for(q, view(q), plan.workspace_size)
             else:
                 at = _workspace_address(workspace, plan.workspace_size)
-        if all_torch and not params and not plan.arrays:  # the same as below, in half the time
+        if all_torch and not params and not plan.arrays:  # same as the general case below, in half the time
             at_lse = 0 if lse is None else lse.data_ptr()
             plan.launch(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), at_lse, at, (), stream)
             return out
@@ -158,10 +158,10 @@ class Kernel:
         params: Mapping[str, Any] | None = None, workspace: Any = None, layout: str = "bhsd",
         sequences: Sequences | None = None, k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
     ) -> Launch:  # fmt: skip
-        """A call on these very tensors, to be started often: launch = kernel.bind(...); launch(stream).
+        """Returns a call on exactly these tensors, to be started often: launch = kernel.bind(...); launch(stream).
 
-        Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting it costs little more
-        than the library's own call; the tensors are kept as long as it is.
+        Arguments are those of a call. workspace: a tensor, or an address of device memory. Starting the launch costs
+        little more than the library's own call. The launch keeps the tensors alive.
         """
         plan = self.plan(
             q, k, v, out, lse, scale=scale, params=params, layout=layout, sequences=sequences, k_scale=k_scale,
@@ -183,13 +183,13 @@ class Kernel:
         params: Mapping[str, Any] | None = None, layout: str = "bhsd", sequences: Sequences | None = None,
         k_scale: Any = None, v_scale: Any = None, new: NewTokens | None = None,
     ) -> Plan:  # fmt: skip
-        """The arguments of a call, checked, for callers that repeat it with addresses of their own."""
+        """Checks the arguments of a call and returns a Plan, for callers that repeat it with their own addresses."""
         family = self._knobs["family"]
         if family != "attention_forward":
             raise errors.InvalidArgument(f"{self.name} is of family {family}, and only attention_forward can be called")
         form = form_of(self._knobs)
         seen_k = view(k)
-        dtype_kv = self._knobs.get("dtype_kv") if seen_k.dtype == "uint8" else None  # bytes do not say their type
+        dtype_kv = self._knobs.get("dtype_kv") if seen_k.dtype == "uint8" else None  # uint8 does not tell the type
         stored = Stored(dtype_kv, k_scale, v_scale)
         inputs = inputs_of(view(q), seen_k, view(v), layout, sequences, view, stored)
         inputs = with_new(inputs, new, layout, sequences, view)
@@ -213,7 +213,7 @@ class Kernel:
         return plan
 
     def _parameters(self, params: Mapping[str, Any] | None) -> list[Parameter]:
-        """The values under the types that the problem declares."""
+        """The values with the types that the problem declares."""
         declared = dict(declared_in(self.problem))
         given = dict(params or {})
         if set(declared) != set(given):
@@ -224,7 +224,7 @@ class Kernel:
 
 
 def like(q: View, shape: tuple[int, ...], dtype: str) -> View:
-    """How a contiguous output beside q will lie. Its address, which is not known yet, stands for any that is aligned."""
+    """Returns a view of a future contiguous output on the device of q; address 0 stands for any aligned address."""
     return View(0, shape, contiguous(shape), dtype, q.device, q.ordinal, None)
 
 
@@ -232,17 +232,17 @@ def _key_of(
     q: Any, k: Any, v: Any, out: Any, lse: Any, scale: float | None, params: Mapping[str, Any] | None, layout: str,
     sequences: Sequences | None, k_scale: Any, v_scale: Any,
 ) -> tuple[Any, ...] | None:  # fmt: skip
-    """Tells calls apart that need plans of their own; None where that cannot be told cheaply."""
+    """Returns a key that differs for calls that need different plans; None if that cannot be determined cheaply."""
     try:
         key: tuple[Any, ...] = (
             q.shape, q.stride(), q.dtype, q.get_device(), k.shape, k.stride(), k.dtype, k.get_device(), v.shape,
             v.stride(), v.dtype, v.get_device(), scale, layout,
         )  # fmt: skip
         key += (None,) if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
-    except AttributeError:  # not all are PyTorch's
+    except AttributeError:  # not all are PyTorch tensors
         try:
             key = (*_form_of(q), *_form_of(k), *_form_of(v), scale, layout, None if out is None else _form_of(out))
-        except AttributeError:  # one is asked by DLPack
+        except AttributeError:  # one tensor is read through DLPack
             return None
     if lse is None and not params and sequences is None and k_scale is None and v_scale is None:
         return key
@@ -269,7 +269,7 @@ def _form_of_sequences(sequences: Sequences) -> tuple[Any, ...]:
 
 
 class _Found(NamedTuple):
-    """Addresses for a plan, and what keeps the memory there until the launch."""
+    """Addresses for a plan, and the owners that keep the memory alive until the launch."""
 
     tensors: tuple[int, int, int, int, int]  # q, k, v, out, lse
     params: list[int]
@@ -292,7 +292,7 @@ def _addresses(
 
 
 def _address(tensor: Any, stream: int) -> tuple[int, object]:
-    """Where it lies, and what keeps it there."""
+    """Returns (address of the tensor, owner of its memory)."""
     if is_torch(tensor):
         return tensor.data_ptr(), tensor
     seen = view(tensor, stream)

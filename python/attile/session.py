@@ -1,4 +1,4 @@
-"""Sessions: one open device each. Most programs need none of their own: `session_for` keeps one a device."""
+"""Sessions: one open device each. Most programs do not open their own: `session_for` keeps one for each device."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Described(NamedTuple):
-    """What a session runs on."""
+    """The device, compiler and cache of a session."""
 
     device: str  # "cuda" or "host"
     device_name: str
     arch: str  # "sm_90a", or "host"
     multiprocessors: int
-    compiler: str  # its name and version, or why there is none
+    compiler: str  # name and version, or why there is none
     cache_dir: str | None  # None: in memory only
 
 
 class Moved(NamedTuple):
-    """Bytes that launches on the host device moved, and the passes of ldmatrix beyond the least."""
+    """Bytes that launches on the host device moved, and the passes of ldmatrix beyond the minimum."""
 
     global_read: int
     global_written: int
@@ -43,14 +43,14 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 class Session:
-    """One open device; kernels found in it live as long as it does.
+    """One open device; its kernels live as long as the session.
 
     device: "auto" (a GPU, else this CPU), "cuda" or "host". ordinal: which GPU.
     cache_dir: where compiled kernels are kept; None = as docs/cache.md says, "" = nowhere.
-    host_mode: "fast", or "check", where every access is checked and counted and tensors must lie in memory of `alloc`;
+    host_mode: "fast", or "check", which checks and counts every access and requires tensors in memory from `alloc`;
     ignored on cuda.
-    Raises NoDevice without a GPU, FileFailed where the cache cannot be used.
-    May be used from several threads at once, `close` excepted.
+    Raises NoDevice without a GPU, FileFailed if the cache cannot be used.
+    Several threads may use a session at once, except for `close`.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Session:
         self.ordinal = ordinal
 
     def check(self, status: int) -> None:
-        """Raise the exception of a status, with the library's full message; nothing for 0."""
+        """Raises the exception of a status, with the library's full message; does nothing for 0."""
         if status:
             message = library.att_message(self.handle) if self.handle else library.att_status_name(status)
             raise errors.BY_STATUS[status](message.decode(errors="replace"))
 
     @property
     def info(self) -> Described:
-        """What it runs on."""
+        """The device, compiler and cache of this session."""
         found = SessionInfo(size=ctypes.sizeof(SessionInfo))
         self.check(library.att_session_describe(self.handle, ctypes.byref(found)))
         device = next(word for word, value in DEVICES.items() if value == found.device)
@@ -92,7 +92,7 @@ class Session:
                          found.compiler.decode(), cache)  # fmt: skip
 
     def counters(self, reset: bool = False) -> Moved:
-        """What launches on the host device moved since the session opened, or since the last reset."""
+        """The bytes that launches on the host device moved since the session opened, or since the last reset."""
         found = Counters(size=ctypes.sizeof(Counters))
         self.check(library.att_counters_read(self.handle, ctypes.byref(found), reset))
         return Moved(
@@ -100,7 +100,7 @@ class Session:
         )
 
     def find(self, problem: str, schedule: str | None = None) -> int:
-        """The handle of the kernel for a problem, compiled and loaded; borrowed from this session."""
+        """Returns the handle of the kernel for a problem, compiled and loaded; the session owns it."""
         handle = ctypes.c_void_p()
         self.check(
             library.att_find(self.handle, problem.encode(), schedule.encode() if schedule else None,
@@ -111,11 +111,11 @@ class Session:
         return handle.value
 
     def compile(self, problem: Problem, schedule: str | None = None) -> Kernel:
-        """The kernel for a problem in this session; see attile.compile."""
+        """Returns the kernel for a problem in this session; see attile.compile."""
         return _compiler(problem, schedule, self)
 
     def explain(self, problem: str, schedule: str | None = None) -> str:
-        """Which variant answers a problem and why, knob by knob. Raises Unsupported, with the reasons, when none does."""
+        """Tells which variant solves a problem and why, knob by knob. Raises Unsupported, with reasons, if none."""
         needed = ctypes.c_size_t(4096)
         while True:
             room = ctypes.create_string_buffer(needed.value)
@@ -128,21 +128,21 @@ class Session:
                 return room.value.decode()
 
     def alloc(self, size: int) -> int:
-        """The address of so many bytes of device memory, 256-byte aligned. They live until `free` or `close`."""
+        """Allocates `size` bytes of device memory, 256-byte aligned, until `free` or `close`; returns the address."""
         address = ctypes.c_void_p()
         self.check(library.att_alloc(self.handle, size, ctypes.byref(address)))
         return address.value or 0
 
     def free(self, address: int) -> None:
-        """Give back what `alloc` gave."""
+        """Frees memory from `alloc`."""
         self.check(library.att_free(self.handle, address))
 
     def synchronize(self) -> None:
-        """Wait for all work on the device; raises LaunchFailed for faults of earlier launches."""
+        """Waits for all work on the device; raises LaunchFailed for faults of earlier launches."""
         self.check(library.att_synchronize(self.handle))
 
     def close(self) -> None:
-        """Release everything that the session holds. Its kernels must not be used any more."""
+        """Releases everything that the session holds. Its kernels must not be used any more."""
         if self.handle:
             library.att_close(self.handle)
         self.handle = None
@@ -158,7 +158,7 @@ _compiler: Callable[[Problem, str | None, Session], Kernel]
 
 
 def compile_by(compiler: Callable[[Problem, str | None, Session], Kernel]) -> None:
-    """Say what `Session.compile` calls. Kernels need sessions, so attile.kernel says it."""
+    """Sets the function that `Session.compile` calls. attile.kernel sets it, since kernels need sessions."""
     global _compiler
     _compiler = compiler
 
@@ -168,7 +168,7 @@ _lock = threading.Lock()
 
 
 def session_for(device: str = "auto", ordinal: int = 0) -> Session:
-    """The session that this process keeps for a device; opened at the first call."""
+    """Returns the session that this process keeps for a device; the first call opens it."""
     found = _sessions.get((device, ordinal))
     if found is None:
         with _lock:
@@ -182,13 +182,13 @@ _forgetters = [_sessions.clear]
 
 
 def at_fork_forget(forget: object) -> None:
-    """Call `forget` in the child of a fork: handles of the parent's sessions are of no use there."""
+    """Registers `forget` to be called in the child of a fork, where handles of the parent's sessions are useless."""
     _forgetters.append(forget)  # type: ignore[arg-type]
 
 
 def _in_child() -> None:
     global _lock
-    _lock = threading.Lock()  # a thread that the child does not have may hold the old one
+    _lock = threading.Lock()  # a thread of the parent, missing in the child, may hold the old lock
     for forget in _forgetters:
         forget()
 

@@ -1,4 +1,4 @@
-"""`attention_shared_prefix`: attention of sequences that begin with the same keys, which are read once for all of them."""
+"""`attention_shared_prefix`: attention of sequences that begin with the same keys, which are read only once for all."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def attention_shared_prefix(
     stream: int | None = None, dtype_kv: str | None = None, k_scale: Any = None, v_scale: Any = None,
     k_prefix_scale: Any = None, v_prefix_scale: Any = None,
 ) -> Any:  # fmt: skip
-    """attile.attention with k_prefix and v_prefix before the keys of every sequence.
+    """Computes attile.attention with k_prefix and v_prefix before the keys of every sequence.
 
-    k_prefix, v_prefix: (1, len, kv_heads, dim), in layout "bhsd" (1, kv_heads, len, dim), or pages. prefix: where they are
-    pages, attile.Sequences of one sequence, with lengths_kv and page_table.
-    The others are as for attile.attention. Lengths, masks and positions of own keys count from the prefix's end, and every
-    query sees the whole prefix, whose scores are as they are: what mask and score say is of own keys alone. Queries of
-    neighbouring sequences are packed, or evenly spaced.
-    k_prefix_scale, v_prefix_scale: where the prefix has 8 bits, as k_scale and v_scale for tensors of its shape; without
-    them the prefix has those of the other keys, unless these have one for each row.
-    It saves batch - 1 reads of the prefix and costs two launches (docs/serving.md). Gradients are refused.
+    k_prefix, v_prefix: (1, len, kv_heads, dim), in layout "bhsd" (1, kv_heads, len, dim), or pages. prefix: for pages,
+    attile.Sequences of one sequence, with lengths_kv and page_table.
+    The other arguments are as for attile.attention. Lengths, masks and positions of a sequence's own keys count from
+    the end of the prefix. Every query sees the whole prefix with unchanged scores: mask and score apply to the own keys
+    only. The queries of neighbouring sequences must be packed, or evenly spaced.
+    k_prefix_scale, v_prefix_scale: for a prefix of 8 bits, like k_scale and v_scale but for tensors of its shape.
+    Without them the prefix uses k_scale and v_scale, unless these have one scale for each row.
+    Saves batch - 1 reads of the prefix and costs two launches (docs/serving.md). Raises NoBackward for a tensor that
+    requires a gradient.
     """
     if any(getattr(one, "requires_grad", False) for one in (q, k, v, k_prefix, v_prefix)):
         raise errors.NoBackward(
@@ -73,7 +74,7 @@ def attention_shared_prefix(
     seen_o, seen_lse = own.outputs(view(o), None if lse is None else view(lse), layout)
 
     session = session_for(own.q.device, own.q.ordinal)
-    part = seen_o._replace(data=0)  # in the workspace, which is aligned
+    part = seen_o._replace(data=0)  # partial O is in the workspace, which is aligned
     kernel = session.find(problem_of(own, part, rule_text(mask, score, parameters)) + " dtype_out=fp32")
     merge = f"family=merge dtype=fp32 dtype_out={knob_of_dtype(own.q.dtype, 'q')} head_dim_v={own.v.shape[3]}"
     shared = SharedPrefix(

@@ -1,7 +1,7 @@
 """Hugging Face transformers: `import attile.transformers`, then attn_implementation="attile".
 
-Two functions are registered. `mask` is called once a forward pass and traces the model's own mask function, sliding windows,
-packed sequences and all, to an expression. `attention` is called by every layer with what `mask` returned.
+Two functions are registered. `mask` is called once per forward pass and traces the model's own mask function, including
+sliding windows and packed sequences, to an expression. Every layer calls `attention` with the result of `mask`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "attile"
 
 
 class ModelMask(Rule):
-    """A rule where models expect a tensor of four dimensions, of which `generate` asks these two things."""
+    """A rule in place of the tensor of four dimensions that models expect; `generate` uses these two of its members."""
 
     ndim = 4
 
@@ -41,21 +41,21 @@ def mask(
     batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0,
     mask_function: Callable[..., Any] | None = None, attention_mask: Any = None, **_: Any,
 ) -> Rule:  # fmt: skip
-    """The model's mask as an expression. attention_mask: (batch, tokens), true where there is no padding.
+    """Returns the model's mask as an expression. attention_mask: (batch, tokens), true where there is no padding.
 
-    The offsets become parameters, so that generating token by token takes one kernel.
+    The offsets become parameters, so that generating token by token needs only one kernel.
     """
-    if isinstance(attention_mask, ModelMask):  # made ahead, by `generate`
+    if isinstance(attention_mask, ModelMask):  # made in advance by `generate`
         return attention_mask
     q_length, kv_length = int(q_length), int(kv_length)
     params: dict[str, Any] = {}
     key = Symbol("k", INT) if not kv_offset else Symbol("(k + kv_offset)", INT)
     if kv_offset:
         params["kv_offset: int"] = int(kv_offset)
-    if isinstance(q_offset, torch.Tensor):  # of a static cache
+    if isinstance(q_offset, torch.Tensor):  # a static cache
         params["q_offset: int[1]"] = q_offset.reshape(1)
         query = Symbol("(q - (len_kv - len_q) + q_offset[0])", INT)
-    elif q_offset - kv_offset == kv_length - q_length:  # the last query and the last key meet, as in the expressions
+    elif q_offset - kv_offset == kv_length - q_length:  # the last query is aligned with the last key, as in expressions
         query = Symbol("q" if not kv_offset else "(q + kv_offset)", INT)
     else:
         params["q_offset: int"] = int(q_offset)
@@ -65,7 +65,7 @@ def mask(
     if attention_mask is None:
         return ModelMask(rule.mask, rule.score, rule.params, sizes)
     seen = attention_mask[:, kv_offset : kv_offset + kv_length].to(torch.bool)
-    if seen.shape[1] < kv_length:  # of a static cache, whose end is empty
+    if seen.shape[1] < kv_length:  # a static cache, whose end is empty
         seen = torch.nn.functional.pad(seen, (0, kv_length - seen.shape[1]))
     text = "seen[b, k]" if rule.mask is None else f"{rule.mask} and seen[b, k]"
     return ModelMask(text, rule.score, {**rule.params, "seen: bool[batch, len_kv]": seen}, sizes)
@@ -76,10 +76,10 @@ def attention(
     scaling: float | None = None, softcap: float | None = None, s_aux: torch.Tensor | None = None,
     position_bias: torch.Tensor | None = None, is_causal: bool | None = None, cache: Any = None, **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:  # fmt: skip
-    """One layer: query (batch, heads, len_q, head_dim) -> (batch, len_q, heads, head_dim_v).
+    """Computes one layer: query (batch, heads, len_q, head_dim) -> (batch, len_q, heads, head_dim_v).
 
-    attention_mask: what `mask` returned, a tensor that is broadcast to (batch, heads, len_q, len_kv), or None, which is
-    causal where the module says so. softcap, s_aux (sinks) and position_bias (added to the scores) as models pass them.
+    attention_mask: the result of `mask`, a tensor that is broadcast to (batch, heads, len_q, len_kv), or None, which is
+    causal if the module says so. softcap, s_aux (sinks) and position_bias (added to the scores) as models pass them.
     Raises Unsupported for a paged cache.
     """
     if cache is not None:

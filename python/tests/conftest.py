@@ -1,4 +1,4 @@
-"""Options and fixtures. `pytest python/tests --device cuda` runs what has a device to choose on a GPU."""
+"""Options and fixtures. `pytest python/tests --device cuda` runs the tests that can choose a device on a GPU."""
 
 import os
 import pathlib
@@ -7,8 +7,8 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for reference.py, whichever way pytest imports
-if (HERE.parent / "attile").exists():  # in a checkout its package is tested, here and in what tests start
+sys.path.insert(0, str(HERE))  # for reference.py, whatever import mode pytest uses
+if (HERE.parent / "attile").exists():  # in a checkout, test its package, here and in processes that tests start
     sys.path.insert(0, str(HERE.parent))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 

@@ -1,7 +1,7 @@
 """Masks and scores as users of FlexAttention write them: mask(b, h, q, kv) and score(s, b, h, q, kv), positions from 0.
 
-Each entry makes its functions for a device, with the tensors that they capture. They are written for a query and a key at
-a time, and are also what the reference evaluates, on tensors of all positions.
+Each entry makes its functions for a device, with the tensors that they capture. They are written for one query and one
+key; the reference evaluates the same functions on tensors of all positions.
 """
 
 import math
@@ -10,14 +10,14 @@ from typing import Callable, Optional
 
 import torch
 
-BATCH, HEADS, LENGTH = 2, 4, 48  # of the tests
-WIDTH = 8  # of the image that the positions are, row by row
+BATCH, HEADS, LENGTH = 2, 4, 48  # sizes of the tests
+WIDTH = 8  # width of an image whose pixels, row by row, are the positions
 
 
 @dataclass(frozen=True)
 class Entry:
     make: Callable  # device -> (mask or None, score or None)
-    lengths: Optional[tuple] = None  # (queries, keys); None = LENGTH of both
+    lengths: Optional[tuple] = None  # (queries, keys); None = LENGTH for both
 
 
 GALLERY = {}
@@ -84,7 +84,7 @@ def documents_of_each_batch(device):
 
 @entry()
 def document_prefix(device):
-    """Causal within a document, but for its first positions, which all of it sees."""
+    """Causal within a document, except that the whole document sees its first positions."""
     ids = _documents(device)[0].contiguous()
     starts = torch.tensor([0, 11, 30], device=device)
 
@@ -179,7 +179,7 @@ def blocks_of_a_table(device):
 
 @entry(lengths=(5, 48))
 def decoding(device):
-    """A few queries at the end of a cache, at positions that a tensor says."""
+    """A few queries at the end of a cache, at positions given by a tensor."""
     offset = torch.tensor(43, device=device)
     return lambda b, h, q, kv: q + offset >= kv, None
 
@@ -237,12 +237,12 @@ def additive_bias(device):
 
 @entry()
 def buckets(device):
-    """Distances in buckets, the further the coarser, as T5 has them."""
+    """Distances in buckets that grow with the distance, as in T5."""
     table = torch.randn(8, HEADS, generator=torch.Generator().manual_seed(9)).to(device)
 
     def score(s, b, h, q, kv):
         distance = torch.clamp(q - kv, min=0)
-        # The half keeps logarithms away from whole numbers, where fp32 could fall on either side.
+        # Adding 0.5 keeps the logarithms away from integers, where fp32 could round to either side.
         far = 4 + (torch.log((distance.float() + 0.5) / 4) / math.log(6) * 4).to(torch.int64)
         return s + table[torch.where(distance < 4, distance, torch.minimum(far, torch.full_like(far, 7))), h]
 

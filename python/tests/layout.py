@@ -1,6 +1,6 @@
-"""attile/_library.py repeats the structs of runtime/attile.h; the compiler knows where their members are.
+"""Compares the structs of attile/_library.py with those of runtime/attile.h, whose offsets come from the compiler.
 
-As a program it prints where the two differ, and fails if they do: the build runs it.
+As a program it prints the differences, and fails if there are any: the build runs it.
 """
 
 import ctypes
@@ -23,13 +23,13 @@ STRUCTS = {
     "att_session_info": _library.SessionInfo,
     "att_counters": _library.Counters,
 }
-# Flat in Python: struct att_args up to the end of one member of its union.
+# Flattened in Python: struct att_args up to the end of one member of its union.
 ARGS = {"attention": _library.Args, "attention_backward": _library.BackwardArgs, "append": _library.AppendArgs}
 TENSOR = re.compile("([qkvo]|d_o|d[qkv]|q_out|[kv]_cache|[kv]_new)(?:_(batch_stride|head_stride|row_stride))?")
 
 
 def spelled(union, member):
-    """What a member of a flat struct is called in C."""
+    """The C name of a member of a flattened struct."""
     if member in ("size", "family", "workspace_size", "workspace"):
         return member
     backward = union == "attention_backward" and member.startswith(("d", "param_gradient"))
@@ -40,13 +40,13 @@ def spelled(union, member):
 
 
 def expectations():
-    """[(an expression of C, what it is in Python)]"""
+    """Yields (C expression, its value in Python)."""
     for name, struct in STRUCTS.items():
-        # Args is that of attention alone, and other families may have larger ones.
+        # Args covers attention only; other families may have larger arguments.
         whole = "offsetof(struct att_args, attention) + sizeof(struct att_attention_args)"
         yield whole if name == "att_args" else f"sizeof(struct {name})", ctypes.sizeof(struct)
         for member, *_ in struct._fields_:
-            in_c = "from" if member == "origin" else member  # a keyword of Python
+            in_c = "from" if member == "origin" else member  # `from` is a keyword in Python
             yield f"offsetof(struct {name}, {in_c})", getattr(struct, member).offset
     for union, struct in ARGS.items():
         yield f"offsetof(struct att_args, {union}) + sizeof(((struct att_args *)0)->{union})", ctypes.sizeof(struct)
@@ -59,7 +59,7 @@ def expectations():
 
 
 def differences():
-    """What is not the same, a line each."""
+    """Returns one line for each difference."""
     expected = list(expectations())
     lines = "\n".join(f'printf("%lld\\n", (long long){what});' for what, _ in expected)
     source = f'#include "attile.h"\n#include <stdio.h>\nint main(void) {{\n{lines}\n}}\n'

@@ -1,7 +1,7 @@
-"""Attention by its definition in double precision, and how far a kernel may be off: "Tolerance" of docs/numerics.md.
+"""Attention by its definition in double precision, and the allowed error of a kernel: "Tolerance" of docs/numerics.md.
 
-Arrays of q, k, v are (batch, heads, length, dim). mask(b, h, q, k) -> seen and score(s, b, h, q, k) -> s take arrays that
-broadcast, with positions as the expressions have them: the last query and the last key are at the same one.
+Arrays q, k, v are (batch, heads, length, dim). mask(b, h, q, k) -> seen and score(s, b, h, q, k) -> s take arrays that
+broadcast, with positions as in the expressions: the last query and the last key have the same position.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 UNIT = 2.0**-24  # one rounding to fp32
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 SUBNORMAL = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
-STEPS = 12  # roundings of a score that is an expression, at most; each at the size of what it adds up
+STEPS = 12  # most roundings of a score that is an expression, each relative to the size of the summed terms
 
 
 def roundings(terms):
@@ -17,7 +17,7 @@ def roundings(terms):
 
 
 def attention(q, k, v, mask=None, score=None, scale=None, sinks=None, dtype="float32"):
-    """(o, lse, how far o may be off, how far lse may be off), all in double precision."""
+    """Returns (o, lse, bound of the error of o, bound of the error of lse), all in double precision."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     (batch, heads, len_q, head_dim), (_, kv_heads, len_kv, _) = q.shape, k.shape
     k, v = (np.repeat(x, heads // kv_heads, axis=1) for x in (k, v))
@@ -52,7 +52,7 @@ def _softmax(s, off, v, sinks, dtype):
         lse = (base + np.log(total))[..., 0]
     weights = weights / np.where(total == 0, 1, total)
     o = weights @ v
-    # Of a weight, relative; of keys that are not seen, none.
+    # Relative error of each weight; 0 for keys that are not seen.
     error = np.where(np.isfinite(s), off + 2 * (base - np.where(np.isfinite(s), s, base)) + 8, 0)
     terms = roundings(max(s.shape[-1], 1))
     bound = 6 * terms * (abs(o) + weights @ abs(v))
@@ -60,7 +60,7 @@ def _softmax(s, off, v, sinks, dtype):
         apart = abs(v[at[:2]] - o[at])
         bound[at] += (weights[at] * error[at]) @ apart
     bound = UNIT * bound + ROUNDING[dtype] * abs(o) + SUBNORMAL[dtype]
-    if dtype != "float32":  # a kernel for matrix units rounds each weight
+    if dtype != "float32":  # a tensor-core kernel rounds each weight
         moved = (ROUNDING[dtype] * weights + SUBNORMAL[dtype] / 2)[..., None] * abs(v)[:, :, None] if s.size < 1e7 else None
         bound += np.minimum(moved.sum(-2), 6 * np.sqrt((moved**2).sum(-2)))
     peak = np.where(np.isfinite(lse), abs(lse - base[..., 0]), 0)
@@ -70,7 +70,7 @@ def _softmax(s, off, v, sinks, dtype):
 
 
 def check(found, expected, bound):
-    """Fails with the worst element. Infinities must be equal, NaN is never right."""
+    """Fails with the worst element. Infinities must be equal; NaN always fails."""
     found, expected = np.asarray(found, np.float64), np.asarray(expected)
     assert found.shape == expected.shape
     with np.errstate(invalid="ignore"):

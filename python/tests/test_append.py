@@ -1,4 +1,4 @@
-"""attile.append_kv on NumPy arrays, held against rotations and roundings in double precision."""
+"""attile.append_kv on NumPy arrays, compared with rotations and roundings in double precision."""
 
 import attile
 import numpy as np
@@ -7,7 +7,7 @@ from attile import errors
 from test_sequences import PAGE, PAGES, csr_of, int32, sums, table_of
 
 HEADS, KV_HEADS, DIM, DIM_V, ROOM = 4, 2, 16, 12, 24
-NEW, LENGTHS = [5, 0, 3, 1], [20, 7, 3, 24]  # the lengths count the new tokens
+NEW, LENGTHS = [5, 0, 3, 1], [20, 7, 3, 24]  # the lengths include the new tokens
 POSITIONS = np.concatenate([length - n + np.arange(n) for n, length in zip(NEW, LENGTHS)])
 RNG = np.random.default_rng(5)
 
@@ -17,7 +17,7 @@ def rows(*shape, dtype=np.float32):
 
 
 def rotated(x, positions, kind, dim=None, base=10000.0):
-    """x: (tokens, heads, width), of which the first `dim` elements turn."""
+    """Rotates the first `dim` elements of the rows of x, (tokens, heads, width)."""
     x, dim = x.astype(np.float64), dim or x.shape[-1]
     angle = positions[:, None, None] * base ** (-np.arange(0, dim, 2) / dim)
     one, other = (np.s_[..., :dim:2], np.s_[..., 1:dim:2]) if kind == "interleaved" else (np.s_[..., : dim // 2], np.s_[..., dim // 2 : dim])
@@ -28,12 +28,12 @@ def rotated(x, positions, kind, dim=None, base=10000.0):
 
 
 def close(found, expected):
-    """Two products, a sum and a rounding of each fp32."""
+    """Allows for two products and a sum, each rounded to fp32."""
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
 class Tokens:
-    """New tokens of four sequences, packed, and an empty cache of pages."""
+    """Packed new tokens of four sequences, and an empty paged cache."""
 
     def __init__(self, dtype=np.float32):
         self.q, self.k, self.v = (rows(len(POSITIONS), h, d, dtype=dtype) for h, d in ((HEADS, DIM), (KV_HEADS, DIM), (KV_HEADS, DIM_V)))
@@ -41,14 +41,14 @@ class Tokens:
         self.k_cache, self.v_cache = np.zeros((PAGES, PAGE, KV_HEADS, DIM), dtype), np.zeros((PAGES, PAGE, KV_HEADS, DIM_V), dtype)
         self.sequences = attile.Sequences(lengths_kv=int32(LENGTHS), cu_seqlens_q=sums(NEW), page_table=self.table)
         where = np.repeat(np.arange(4), NEW)
-        self.at = self.table[where, POSITIONS // PAGE], POSITIONS % PAGE  # of each token
+        self.at = self.table[where, POSITIONS // PAGE], POSITIONS % PAGE  # (page, row) of each token
 
     def append(self, **words):
         words = {"sequences": self.sequences, **words}
         return attile.append_kv(self.k, self.v, self.k_cache, self.v_cache, **words)
 
     def check(self, kind=None, **how):
-        """Every token is at its place, and nothing is anywhere else."""
+        """Every token is in its place, and the rest of the cache is still empty."""
         close(self.k_cache[self.at], rotated(self.k, POSITIONS, kind, **how) if kind else self.k)
         np.testing.assert_array_equal(self.v_cache[self.at], self.v)
         others = np.ones((PAGES, PAGE), bool)
@@ -106,7 +106,7 @@ def test_contiguous_caches(layout):
 
 
 def e4m3(bits):
-    """Numbers of float8_e4m3fn: no infinities, NaN = 0x7f."""
+    """Decodes float8_e4m3fn: no infinities, NaN = 0x7f."""
     bits = bits.astype(np.int64)
     exponent, fraction = bits >> 3 & 15, bits & 7
     size = np.where(exponent, (8 + fraction) * 2.0 ** (exponent - 10), fraction * 2.0**-9)

@@ -1,4 +1,4 @@
-"""attile.attention on NumPy arrays, held against the definition."""
+"""attile.attention on NumPy arrays, compared with the definition."""
 
 import attile
 import numpy as np
@@ -9,7 +9,7 @@ HEADS = 4
 SLOPES = np.array([0.5, 0.25, 0.125, 0.0625], np.float32)
 DOCUMENTS = np.array([[0] * 10 + [1] * 23, [0] * 20 + [1] * 5 + [2] * 8], np.int64)
 
-# name: (keywords of attention, mask, score) with positions as in the expressions
+# {name: (keyword arguments of attention, mask, score)}, with positions as in the expressions
 RULES = {
     "none": ({}, None, None),
     "causal": ({"mask": "causal"}, lambda b, h, q, k: k <= q, None),
@@ -79,7 +79,7 @@ def test_types_and_layouts(dtype):
 
 
 def test_strides_and_odd_addresses():
-    """Slices of larger arrays, one of which begins 4 bytes after a multiple of 16."""
+    """Slices of larger arrays; one of them begins 4 bytes after a multiple of 16."""
     big = np.random.default_rng(1).standard_normal((2, HEADS, 40, 21)).astype(np.float32)
     q, k, v = big[:, :, 3:20, 1:17], big[:, ::2, 5:33, 2:18], big[:, 1::2, 5:33, 0:16]
     check(attile.attention(q, k, v, layout="bhsd", return_lse=True), q, k, v)
@@ -120,7 +120,7 @@ def test_a_schedule_that_is_asked_for_is_taken():
 
 
 def test_growing_lengths_ask_for_one_kernel():
-    """Sizes are hints to the choice and nothing to compile for."""
+    """Sizes are hints for the choice of a kernel; no kernel is compiled for them."""
     from attile.session import session_for
 
     asked = []

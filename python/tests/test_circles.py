@@ -1,4 +1,4 @@
-"""No modules of the package import each other in a circle, at their heads or in a function."""
+"""No modules of the package import each other in a circle, neither at the top level nor in a function."""
 
 import ast
 from pathlib import Path
@@ -7,12 +7,12 @@ import attile
 
 
 def is_for_types(node):
-    """`if TYPE_CHECKING:`, which does not run."""
+    """True for `if TYPE_CHECKING:`, which does not run."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def imports(node):
-    """All import statements below a node that run."""
+    """Yields all import statements below a node that run."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
@@ -21,7 +21,8 @@ def imports(node):
 
 
 def graph_of(sources):
-    """{module: modules that it imports} of {module: (text, is it a package?)}. Packages hold their modules: those are no import."""
+    """Converts {module: (text, is it a package?)} to {module: modules that it imports}. A package contains its modules:
+    this does not count as an import."""
     graph = {}
     for module, (text, is_package) in sources.items():
         graph[module] = found = set()
@@ -38,7 +39,7 @@ def graph_of(sources):
 
 
 def circle_in(graph):
-    """Modules each of which reaches all others; none = []."""
+    """Returns modules each of which reaches all others, or [] if there are none."""
 
     def reached(start):
         seen, rest = set(), [start]

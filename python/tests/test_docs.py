@@ -1,5 +1,5 @@
-"""What the pages for users of other libraries promise: the expressions of docs/from-flash-attn.md, held against what they
-stand for."""
+"""Checks the pages for users of other libraries: the expressions of docs/from-flash-attn.md are compared with their
+definitions."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ LEFT, RIGHT = 7, 3
 SLOPES = np.array([0.5, 0.25, 0.125, 0.0625], np.float32)
 DOCUMENTS = np.array([[0] * 10 + [1] * 23, [0] * 20 + [1] * 13], np.int32)
 
-# What a row of the page begins with: the names that its code uses, and its mask and score by flash-attn's definition.
+# {beginning of a row of the page: (names that its code uses, mask and score by flash-attn's definition)}
 ROWS = {
     "`flash_attn_func(q, k, v, causal=True)`": ({}, lambda b, h, q, k: k <= q, None),
     "`window_size=(left, right)`": ({}, lambda b, h, q, k: (k >= q - LEFT) & (k <= q + RIGHT), None),
@@ -53,7 +53,7 @@ def test_rows_of_the_page(row):
 
 @pytest.mark.skipif(not PAGE.exists(), reason="needs the repository")
 def test_code_of_the_page():
-    """It runs, and what it calls the same is the same."""
+    """The code runs, and both blocks give the same result."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     lengths, table = torch.tensor([5, 0], dtype=torch.int32), torch.tensor([[1, 3], [0, 2]], dtype=torch.int32)
@@ -75,7 +75,7 @@ def test_code_of_the_page():
 
 
 def test_the_reference_itself():
-    """Two keys whose weights are 1 : e, by hand."""
+    """Two keys with weights 1 : e, computed by hand."""
     one = np.ones((1, 1, 1, 1))
     o, lse, _, _ = reference.attention(one, np.array([0.0, 1]).reshape(1, 1, 2, 1), np.array([0.0, 1]).reshape(1, 1, 2, 1))
     assert abs(o.item() - np.e / (1 + np.e)) < 1e-15 and abs(lse.item() - np.log(1 + np.e)) < 1e-15

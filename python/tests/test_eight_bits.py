@@ -1,4 +1,4 @@
-"""K and V of 8 bits on NumPy arrays, each sequence held against the definition on the numbers that they stand for."""
+"""K and V of 8 bits on NumPy arrays; each sequence is compared with the definition on the numbers they stand for."""
 
 import attile
 import numpy as np
@@ -12,16 +12,16 @@ RNG = np.random.default_rng(11)
 
 
 def e5m2(bits):
-    """The upper halves of fp16."""
+    """Decodes e5m2: the upper halves of fp16."""
     return (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float64)
 
 
 NUMBERS = {"e4m3": e4m3, "e5m2": e5m2, "int8": lambda bits: bits.view(np.int8).astype(np.float64)}
-SCALE = {"e4m3": 0.01, "e5m2": 1e-4, "int8": 0.02}  # numbers about 1, so that weights differ and none overflows
+SCALE = {"e4m3": 0.01, "e5m2": 1e-4, "int8": 0.02}  # gives numbers of about 1: weights differ, and nothing overflows
 
 
 def bits_of(dtype_kv, shape):
-    """Finite numbers of any sign and size."""
+    """Returns the bits of finite numbers of any sign and size."""
     bits = RNG.integers(0, {"e4m3": 0x7F, "e5m2": 0x7C, "int8": 0x80}[dtype_kv], shape).astype(np.uint8)
     return bits | (RNG.integers(0, 2, shape) << 7).astype(np.uint8)
 
@@ -31,7 +31,7 @@ class Cache(Batch):
 
     def __init__(self, dtype_kv, kind, ragged, pages, order="bshd", dtype="float16"):
         super().__init__(ragged, pages, order, dtype)
-        small = kind == "none"  # without scales numbers are as small by themselves
+        small = kind == "none"  # without scales the numbers themselves are small
         bits = [[bits_of(dtype_kv, one.shape) & (0xBF if small else 0xFF) for one in parts] for parts in self.parts[1:]]
         rows = [[0.5 + RNG.random((KV_HEADS, length, 1)).astype(np.float32) for length in LENGTHS_KV] for _ in range(2)]
         self.scales, numbers = [], []
@@ -46,20 +46,20 @@ class Cache(Batch):
             self.words["dtype_kv"] = dtype_kv
 
     def lay(self, parts):
-        """(blocks, rows, heads, columns); packed: (rows, heads, columns)."""
+        """Returns (blocks, rows, heads, columns), or packed (rows, heads, columns)."""
         if self.sequences.page_table is not None or self.sequences.page_indptr is not None:
             return page(parts, table_of(LENGTHS_KV, 24))
         return pack(parts) if self.ragged else pad(parts, 20)
 
     def bytes_of(self, parts, dtype_kv):
         whole = self.lay([part.astype(np.float32) for part in parts])
-        whole = np.where(np.isnan(whole), 0x7F, whole).astype(np.uint8)  # NaN, or 127, behind a sequence
+        whole = np.where(np.isnan(whole), 0x7F, whole).astype(np.uint8)  # NaN, or 127, after the end of a sequence
         if self.order == "bhsd" and whole.ndim == 4:
             whole = whole.transpose(0, 2, 1, 3).copy()
         return whole.view(np.int8) if dtype_kv == "int8" else whole
 
     def scale(self, kind, unit, rows):
-        """(the tensor, what each sequence's elements are multiplied by)"""
+        """Returns (the tensor of scales, the factor of each sequence's elements)."""
         if kind == "none":
             return None, [1.0] * len(rows)
         if kind == "tensor":
@@ -117,7 +117,7 @@ def test_what_is_appended_is_attended_to():
 
 
 def test_kernel():
-    """Bytes are what the problem says; a launch reads the scales that are there when it runs."""
+    """The problem determines the type of bytes; a launch reads the scales when it runs."""
     cache = Cache("e4m3", "token", False, "table")
     problem = {"dtype": "fp16", "dtype_kv": "e4m3", "kv_scale": "token", "head_dim": DIM, "head_dim_v": DIM_V, "layout": "padded",
                "page_size": PAGE}  # fmt: skip
@@ -172,9 +172,9 @@ def test_is_refused(case):
 
 
 class Prefix:
-    """Bytes that every sequence begins with, of the type of a cache; `before` tells the definition of them."""
+    """The bytes that every sequence begins with, of the type of a cache; `before` adds them to the definition."""
 
-    LENGTH, ORDER = 13, [5, 2]  # of pages
+    LENGTH, ORDER = 13, [5, 2]  # keys; page numbers
 
     def __init__(self, dtype_kv, kind):
         shapes = [(KV_HEADS, self.LENGTH, width) for width in (DIM, DIM_V)]
@@ -198,7 +198,7 @@ class Prefix:
         return {} if self.scales is None else dict(zip(("k_prefix_scale", "v_prefix_scale"), self.scales))
 
     def pages(self):
-        """(k, v, words) in pages."""
+        """Returns (k, v, words) in pages."""
 
         def lay(one):  # (1, LENGTH, ...)
             whole = np.zeros((PAGES, PAGE, *one.shape[2:]), one.dtype)

@@ -1,4 +1,4 @@
-"""Bad input: an exception of its own class that says what was found and what was expected, before anything runs."""
+"""Bad input raises an exception of its own class, saying what was found and what was expected, before anything runs."""
 
 import attile
 import numpy as np
@@ -10,7 +10,7 @@ K = np.zeros((1, 9, 2, 16), np.float32)
 
 
 class Alien:
-    """Memory that is on no device that attile knows."""
+    """Memory on a device that attile does not know."""
 
     shape = (1, 1, 1, 16)
 

@@ -40,13 +40,13 @@ def test_finetune(tmp_path):
 
 @pytest.mark.skipif(not (shutil.which("g++") and shutil.which("gcc")), reason="needs gcc and g++")
 def test_bundle(tmp_path):
-    """As its CMakeLists.txt builds it, for this CPU and by hand."""
+    """Built by hand for this CPU, as its CMakeLists.txt does."""
     attile.build(str(EXAMPLES / "bundle" / "attention.yaml"), str(tmp_path / "kernels"), arch="host_fast",
                  symbol="window_kernels")  # fmt: skip
-    header, library = ROOT / "runtime", tmp_path / "libattile.so.0.1"  # its soname, which the package's file is not called by
+    header, library = ROOT / "runtime", tmp_path / "libattile.so.0.1"  # its soname; the package's file has another name
     library.symlink_to(pathlib.Path(_library.library._name).resolve())
     run("gcc", "-I", header, "-c", "kernels/kernels.c", "-o", "kernels.o", cwd=tmp_path)
     run("g++", "-Wall", "-Wextra", "-Werror", "-I", header, EXAMPLES / "bundle" / "main.cpp", "kernels.o", library,
         f"-Wl,-rpath,{library.parent}", "-o", "bundle", cwd=tmp_path)  # fmt: skip
-    said = run("env", "CXX=/nowhere", "CUDA_VISIBLE_DEVICES=", "./bundle", cwd=tmp_path)  # a GPU would want its own
+    said = run("env", "CXX=/nowhere", "CUDA_VISIBLE_DEVICES=", "./bundle", cwd=tmp_path)  # a GPU needs other kernels
     assert "from its bundle" in said and "mean position of the last 10 keys: 94.5" in said

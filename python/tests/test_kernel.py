@@ -1,4 +1,4 @@
-"""attile.compile and what it returns."""
+"""attile.compile and the kernel that it returns."""
 
 import threading
 
@@ -41,7 +41,7 @@ def test_call_fills_what_it_is_given(kernel):
 
 
 def test_calls_differ_by_numbers_scale_and_layout(kernel):
-    """Plans are kept by what tells calls apart."""
+    """The keys of plans distinguish such calls."""
     q, k, v = tensors()
     for window, scale in ((7, None), (3, None), (3, 0.5), (7, None)):
         out = kernel(q, k, v, params={"window": window}, scale=scale)
@@ -54,7 +54,7 @@ def test_calls_differ_by_numbers_scale_and_layout(kernel):
 
 
 def test_workspace():
-    """A mask that looks tensors up keeps tables of them, which the caller may provide."""
+    """A mask that reads tensors keeps tables of them in a workspace, which the caller may provide."""
     kernel = attile.compile(
         {"dtype": "fp32", "head_dim": 16, "head_dim_v": 24, "mask": "document(doc)", "params": "doc: int[batch, len_kv]"},
         device="host",

@@ -1,4 +1,4 @@
-"""The package and the header say the same."""
+"""The package and the header agree."""
 
 import re
 import shutil

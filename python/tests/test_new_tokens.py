@@ -1,5 +1,5 @@
-"""attile.attention that writes new tokens into its cache, on NumPy arrays and PyTorch's tensors, held against attile.append_kv and
-attention in turn."""
+"""attile.attention that writes new tokens into its cache, on NumPy arrays and PyTorch's tensors, compared with
+attile.append_kv followed by attention."""
 
 import attile
 import numpy as np
@@ -8,7 +8,7 @@ from attile import errors
 from test_sequences import PAGE, PAGES, csr_of, int32, sums, table_of
 
 HEADS, KV_HEADS, DIM, ROOM = 4, 2, 32, 24
-NEW, LENGTHS = [3, 0, 1, 2], [20, 7, 1, 24]  # the lengths count the new tokens
+NEW, LENGTHS = [3, 0, 1, 2], [20, 7, 1, 24]  # the lengths include the new tokens
 RNG = np.random.default_rng(7)
 
 
@@ -17,7 +17,7 @@ def rows(*shape):
 
 
 class Step:
-    """A step of four sequences on a cache of pages, or on one of rows."""
+    """A step of four sequences on a paged cache, or on a padded one."""
 
     def __init__(self, paged=True, packed=True):
         self.new = NEW if packed else [1] * 4
@@ -29,7 +29,7 @@ class Step:
         self.sequences = attile.Sequences(lengths_kv=int32(LENGTHS), cu_seqlens_q=sums(self.new) if packed else None, page_table=table)
 
     def both(self, convert=lambda one: one, **rope):
-        """(o and caches of one launch, those of two)."""
+        """Returns (o and caches of one launch, o and caches of two launches)."""
         q, k, v = (convert(one) for one in (self.q, self.k, self.v))
         sequences = self.sequences._replace(**{name: convert(one) for name, one in self.sequences._asdict().items() if isinstance(one, np.ndarray)})
         one = [convert(cache.copy()) for cache in self.caches]

@@ -1,4 +1,4 @@
-"""attile.Sequences on NumPy arrays: padded, ragged and paged batches, each sequence held against the definition."""
+"""attile.Sequences on NumPy arrays: padded, ragged and paged batches; each sequence is compared with the definition."""
 
 import attile
 import numpy as np
@@ -26,18 +26,18 @@ def sums(lengths):
 
 
 def own(lengths, heads, dim, dtype="float32"):
-    """A tensor (heads, length, dim) for each sequence."""
+    """Returns a random tensor (heads, length, dim) for each sequence."""
     return [RNG.standard_normal((heads, length, dim)).astype(dtype) for length in lengths]
 
 
 def pack(parts, spare=0):
-    """(tokens, heads, dim), and rows that belong to nobody."""
+    """Returns (tokens, heads, dim), followed by `spare` rows of NaN that belong to no sequence."""
     rows = [part.transpose(1, 0, 2) for part in parts]
     return np.concatenate([*rows, np.full((spare, *rows[0].shape[1:]), np.nan, rows[0].dtype)])
 
 
 def pad(parts, length):
-    """(batch, length, heads, dim), with NaN behind each sequence."""
+    """Returns (batch, length, heads, dim), with NaN after each sequence."""
     heads, _, dim = parts[0].shape
     whole = np.full((len(parts), length, heads, dim), np.nan, parts[0].dtype)
     for b, part in enumerate(parts):
@@ -46,7 +46,7 @@ def pad(parts, length):
 
 
 def table_of(lengths, most):
-    """Page numbers in no order, and -1 behind those of a sequence."""
+    """Returns page numbers in random order, and -1 after those of a sequence."""
     free = iter(np.random.default_rng(7).permutation(PAGES))
     table = np.full((len(lengths), -(-most // PAGE)), -1, np.int32)
     for b, length in enumerate(lengths):
@@ -56,7 +56,7 @@ def table_of(lengths, most):
 
 
 def page(parts, table):
-    """(pages, page_size, heads, dim), with NaN wherever nobody has a key."""
+    """Returns (pages, page_size, heads, dim), with NaN where no sequence has a key."""
     heads, _, dim = parts[0].shape
     pages = np.full((PAGES, PAGE, heads, dim), np.nan, parts[0].dtype)
     for b, part in enumerate(parts):
@@ -71,7 +71,7 @@ def csr_of(table, lengths):
 
 
 class Batch:
-    """Queries, keys and values of each sequence, and their tensors in a layout."""
+    """The queries, keys and values of each sequence, and their tensors in a layout."""
 
     def __init__(self, ragged, pages, order="bshd", dtype="float32", lengths_q=LENGTHS_Q):
         lengths_q = lengths_q if ragged else [3] * BATCH
@@ -98,7 +98,7 @@ class Batch:
         return self.q, self.k, self.v
 
     def check(self, o, lse, **how):
-        """Of every sequence; o and lse are arrays."""
+        """Checks every sequence; o and lse are arrays."""
         row = 0
         for b, (q, k, v) in enumerate(zip(*self.parts)):
             length = q.shape[1]
@@ -143,7 +143,7 @@ def test_parameters_may_have_a_row_for_each_sequence():
 
 
 def test_kernel():
-    """Called, bound, and with another workspace: plans are kept by what tells calls apart."""
+    """A kernel is called, bound, and run with another workspace; the keys of plans distinguish these calls."""
     batch = Batch(True, "table")
     kernel = attile.compile(
         {"dtype": "fp32", "head_dim": DIM, "head_dim_v": DIM_V, "mask": RULE["mask"], "params": "window: int",
@@ -154,11 +154,11 @@ def test_kernel():
     for _ in range(2):
         kernel(*batch.tensors(), out, lse, **words)
         batch.check(out, lse, mask=seen)
-        assert np.isnan(out[sum(LENGTHS_Q) :]).all()  # rows of nobody are not written
+        assert np.isnan(out[sum(LENGTHS_Q) :]).all()  # rows of no sequence are not written
     size = kernel.workspace_size(*batch.tensors(), **words)
     out[:] = np.nan
     launch = kernel.bind(*batch.tensors(), out, lse, workspace=np.empty(size + 256, np.uint8) if size else None, **words)
-    batch.sequences.lengths_kv[2] = 4  # what a launch reads when it runs
+    batch.sequences.lengths_kv[2] = 4  # a launch reads this when it runs
     batch.parts[1][2], batch.parts[2][2] = batch.parts[1][2][:, :4], batch.parts[2][2][:, :4]
     launch()
     batch.check(out, lse, mask=seen)

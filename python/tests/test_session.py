@@ -1,4 +1,4 @@
-"""Sessions, views of tensors, and what importing costs."""
+"""Sessions, views of tensors, and the cost of importing."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def test_info_names_the_device(tmp_path):
 
 
 def test_memory_and_counters_of_check_mode():
-    """In memory of the session, a kernel is watched."""
+    """In memory of the session, every access of a kernel is checked and counted."""
     with attile.Session("host", host_mode="check") as session:
         kernel = attile.compile("head_dim=8", session=session)
         size, length = 4, 6
@@ -48,7 +48,7 @@ def test_a_forked_child_has_sessions_of_its_own():
 
 
 class Exporter:
-    """An array of another library: it has DLPack and nothing else but how to make more."""
+    """An array of another library: it has only DLPack and a way to make new arrays."""
 
     def __init__(self, array):
         self._array = array

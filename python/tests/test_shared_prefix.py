@@ -1,4 +1,4 @@
-"""attile.attention_shared_prefix: as if every sequence began with the keys of the prefix."""
+"""attile.attention_shared_prefix computes as if every sequence began with the keys of the prefix."""
 
 import attile
 import numpy as np
@@ -7,8 +7,8 @@ import reference
 from attile import errors
 from test_sequences import DIM, DIM_V, KV_HEADS, Batch, int32, own, page
 
-LENGTH = 13  # of the prefix
-ORDER = [4, 1]  # its pages
+LENGTH = 13  # keys of the prefix
+ORDER = [4, 1]  # pages of the prefix
 
 
 class Prefix:
@@ -23,7 +23,7 @@ class Prefix:
         return [page(one, table) for one in (self.k, self.v)], attile.Sequences(lengths_kv=int32([LENGTH]), page_table=table)
 
     def before(self, batch):
-        """What the definition sees: the prefix, then the keys of each sequence."""
+        """Sets the keys of the definition: the prefix, then the keys of each sequence."""
         q, k, v = batch.parts
         batch.parts = q, *([np.concatenate([one[0], x], 1) for x in more] for one, more in ((self.k, k), (self.v, v)))
         return batch
@@ -37,7 +37,7 @@ def test_is_the_definition(ragged, pages, paged):
     o, lse = attile.attention_shared_prefix(
         *batch.tensors(), *tensors, prefix=where, sequences=batch.sequences, mask="causal", return_lse=True
     )
-    # A query before the first own key sees the prefix alone.
+    # A query before the first own key sees only the prefix.
     prefix.before(batch).check(o, lse, mask=lambda b, h, q, k: (k <= q) | (k < LENGTH))
 
 

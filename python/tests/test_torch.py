@@ -1,4 +1,4 @@
-"""The operator and scaled_dot_product_attention. `--device cuda` runs the same on a GPU, and what only a GPU has."""
+"""The operator and scaled_dot_product_attention. `--device cuda` runs the same on a GPU, plus the GPU-only tests."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ SLOPES = {"mask": "causal", "score": "alibi(slopes)"}
 
 
 def tensors(device, len_q=20, len_kv=33, kv_heads=2, dim=16, dim_v=24, dtype=torch.float32):
-    """(batch, length, heads, dim)"""
+    """Returns random q, k and v, (batch, length, heads, dim)."""
     random = torch.Generator().manual_seed(0)
     return tuple(
         torch.randn(2, length, heads, width, generator=random).to(device, dtype)
@@ -109,7 +109,7 @@ def test_compile(device, backend):
 
 
 def test_the_first_call_may_be_compiled():
-    """Before anything else of the process has filled caches, the one of `re` say."""
+    """The first call works under torch.compile, before the process has filled any caches, for example that of `re`."""
     script = """
 import attile, torch
 x = torch.randn(1, 4, 2, 16)
@@ -150,7 +150,7 @@ def test_autocast(device):
 
 
 def in_double(q, k, v, slopes, sinks):
-    """(o, lse) of a causal mask and a softcap of 3 then ALiBi, in PyTorch's own operations."""
+    """Returns (o, lse) with a causal mask and a softcap of 3 then ALiBi, by PyTorch's own operations."""
     group, len_q, len_kv = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
     q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))
@@ -185,7 +185,7 @@ def test_gradcheck(device):
     def run(q, k, v):
         return attile.attention(q, k, v, **WINDOW)
 
-    with pytest.warns(UserWarning, match="double precision"):  # central differences of fp32 are worth three digits
+    with pytest.warns(UserWarning, match="double precision"):  # central differences in fp32 have three correct digits
         assert torch.autograd.gradcheck(run, (q, k, v), eps=1e-2, atol=2e-3, rtol=1e-2)
 
 
@@ -236,7 +236,7 @@ def test_opcheck_of_the_backward(device):
 
 
 def eager_attention(q, k, v, score):
-    """In the precision of the inputs; score(s, b, h, q, k) of tensors of indices. Layout bshd."""
+    """Attention in the precision of the inputs; score(s, b, h, q, k) takes tensors of indices. Layout bshd."""
     group = q.shape[2] // k.shape[2]
     s = torch.einsum("bqhd,bkhd->bhqk", q, k.repeat_interleave(group, 2)) / q.shape[3] ** 0.5
     index = [
@@ -273,7 +273,7 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_gradients_of_parameters(device, name):
-    """Against autograd of the same formula in fp64."""
+    """Compared with autograd of the same formula in fp64."""
     score, shapes, formula = PARAMETERS[name]
     torch.manual_seed(3)
     given = [torch.randn(2, rows, heads, 16, device=device) for rows, heads in ((9, 4), (13, 2), (13, 2))]
@@ -358,7 +358,7 @@ def masks(device):
 
 @pytest.mark.parametrize("name", masks("cpu"))
 def test_sdpa_agrees(name, device):
-    """Ours and PyTorch's are each within their roundings of the definition; theirs is computed in double precision."""
+    """Ours is within its rounding errors of PyTorch's result in double precision."""
     q, k, v = heads_first(device, kv_heads=4)
     words = masks(device)[name]
     found = attile.torch.scaled_dot_product_attention(q, k, v, **words)
@@ -419,12 +419,12 @@ def test_importing_it_loads_no_compiler():
     assert done.returncode == 0
 
 
-# --- what only a GPU has ------------------------------------------------------------------------------------------
+# --- only on a GPU ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("cuda_only")
 class TestCuda:
-    DOCUMENTS = {"mask": "causal and document(doc)"}  # keeps tables in a workspace
+    DOCUMENTS = {"mask": "causal and document(doc)"}  # a mask that keeps tables in a workspace
 
     def inputs(self, length=256):
         q, k, v = tensors("cuda", length, length, dim=64, dim_v=64, dtype=torch.bfloat16)
@@ -444,7 +444,7 @@ class TestCuda:
         assert not torch.equal(o, expected)
 
     def test_two_streams(self):
-        """What a stream makes is not read by a kernel of another one: each waits for its own inputs only."""
+        """No kernel reads what another stream produces: each waits for its own inputs only."""
         streams = [torch.cuda.Stream() for _ in range(2)]
         q, k, v, params = self.inputs(2048)
         expected = [attile.attention(q * n, k, v, params=params, **self.DOCUMENTS) for n in (1, 2)]
@@ -467,7 +467,7 @@ class TestCuda:
         assert torch.equal(o, attile.attention(q, k, v, params=params, **self.DOCUMENTS))
 
     def test_nothing_waits(self):
-        """The call is back while what it comes after on the stream still runs, for half a second or so."""
+        """The call returns while earlier work on the stream still runs, for about half a second."""
         q, k, v, params = self.inputs()
         attile.attention(q, k, v, params=params, **self.DOCUMENTS)
         torch.cuda.synchronize()

@@ -12,7 +12,7 @@ P = 0.25  # exactly a multiple of 2^-16
 
 
 def inputs(device, dtype=torch.float32):
-    """(batch, heads, length, dim)"""
+    """Returns random q, k and v, (batch, heads, length, dim)."""
     random = torch.Generator().manual_seed(1)
     return tuple(
         torch.randn(2, heads, length, 16, generator=random).to(device, dtype).requires_grad_()
@@ -21,7 +21,7 @@ def inputs(device, dtype=torch.float32):
 
 
 def kept(device, seed):
-    """The mask of the next call that draws from a generator with this seed."""
+    """Returns the mask of the next call that draws from a generator with this seed."""
     random = torch.Generator(device).manual_seed(seed)
     state = torch.randint(-(2**63), 2**63 - 1, (2,), dtype=torch.int64, device=device, generator=random).tolist()
     seed, offset = (number % 2**64 for number in state)

@@ -1,4 +1,4 @@
-"""flex_attention against the definition, evaluated with the very functions; and against PyTorch's own, uncompiled."""
+"""flex_attention against the definition, evaluated with the same functions; and against PyTorch's own, uncompiled."""
 
 import pytest
 
@@ -27,8 +27,8 @@ def numpy(x):
 
 
 def on_positions(function, shift):
-    """A function of FlexAttention, on arrays of the expressions' positions and in double precision. It speaks of one query
-    and one key, so it is mapped over all of them."""
+    """Returns a function of FlexAttention on arrays of the expressions' positions, in double precision. The original is
+    for one query and one key, so it is mapped over all of them."""
     if function is None:
         return None
 
@@ -60,7 +60,7 @@ def test_gallery(name, device):
 
 @pytest.mark.parametrize("name", GALLERY)
 def test_agrees_with_flex_attention(name, device):
-    """Both are within their roundings of the definition; PyTorch's, uncompiled, is allowed as many again."""
+    """Both are within their rounding errors of the definition; PyTorch's, uncompiled, is allowed as much again."""
     one = GALLERY[name]
     q, k, v = tensors(device, one.lengths)
     mask, score = one.make(device)
@@ -94,7 +94,7 @@ def test_and_masks(device):
 
 
 def test_a_mask_within_a_score_becomes_a_mask(device):
-    """So that its tiles are not loaded."""
+    """As a mask, it keeps hidden tiles from being loaded."""
     q, k, _ = tensors(device)
     rule = attile.torch.trace_rule(q, k, score_mod=GALLERY["mask_within_a_score"].make(device)[1])
     assert (rule.mask, rule.score) == ("(q >= k)", None)
@@ -105,7 +105,7 @@ def test_a_mask_within_a_score_becomes_a_mask(device):
 
 
 def test_one_kernel_for_all_lengths(device):
-    """Dimensions are called by their names, so a rule that was traced once serves other lengths."""
+    """Dimensions are given by name, so a rule that was traced once serves other lengths."""
     rules = set()
     for length in (17, 32):
         ids = torch.zeros(BATCH, length, dtype=torch.int64, device=device)
@@ -127,7 +127,7 @@ def test_rule_is_traced_once(device):
 
 def test_a_number_on_another_device_is_not_read():
     """Reading it would wait for a GPU: it becomes a parameter of one element, whichever side of an operator it is on."""
-    offset, factor = torch.tensor(43, device="meta"), torch.tensor(0.75, device="meta")  # has no value to read
+    offset, factor = torch.tensor(43, device="meta"), torch.tensor(0.75, device="meta")  # have no values to read
     q = k = torch.zeros(1, 2, 8, 16)
     rule = attile.torch.trace_rule(q, k, mask_mod=lambda b, h, q, kv: (q + offset >= kv) & (offset < kv))
     assert rule.mask == "(((t0[0] + q) >= k) and (t0[0] < k))"
@@ -146,7 +146,7 @@ def test_a_rule_under_compile(device):
 
 
 def test_functions_under_compile(device):
-    """They are traced between two graphs, anew where what they capture changes."""
+    """They are traced between two graphs, and again when a captured value changes."""
 
     def run(q, k, v, ids, window):
         return attile.torch.flex_attention(

@@ -1,4 +1,4 @@
-"""Gradients of sequences with lengths of their own, against autograd of each sequence in double precision.
+"""Gradients of sequences of different lengths, against autograd of each sequence in double precision.
 `--device cuda` runs the same on a GPU.
 """
 
@@ -15,10 +15,10 @@ from attile.torch import flash_attn_varlen_func  # noqa: E402
 
 LENGTHS_Q, LENGTHS_KV = [5, 0, 9, 1, 3, 1], [20, 7, 9, 0, 1, 1]
 BATCH, HEADS, KV_HEADS, DIM, DIM_V = len(LENGTHS_Q), 4, 2, 16, 24
-LEN_Q = 3  # of each padded sequence
-SPARE_Q, SPARE_KV = 2, 3  # rows of packed tensors that belong to nobody
+LEN_Q = 3  # queries of each padded sequence
+SPARE_Q, SPARE_KV = 2, 3  # rows of packed tensors that belong to no sequence
 WINDOW = 4
-P = 0.25  # of dropout, exactly a multiple of 2^-16
+P = 0.25  # probability of dropout, exactly a multiple of 2^-16
 
 
 def sums(lengths):
@@ -26,7 +26,7 @@ def sums(lengths):
 
 
 class Batch:
-    """q, k, v and gradients of o and lse, NaN in the rows of nobody; and where each sequence has its rows."""
+    """q, k, v and gradients of o and lse, with NaN in the rows of no sequence; and where each sequence has its rows."""
 
     def __init__(self, device, ragged, order="bshd", dtype=torch.float32, spare=True):
         self.ragged, self.order, self.device = ragged, order, device
@@ -64,7 +64,7 @@ class Batch:
         return [one.clone().requires_grad_() for one in (self.q, self.k, self.v)]
 
     def of(self, b, q, k, v):
-        """Queries, or anything of their shape, keys and values of a sequence: (heads, length, dim)."""
+        """Returns queries (or a tensor of their shape), keys and values of sequence b: (heads, length, dim)."""
         if self.ragged:
             own_q, own_kv = (slice(starts[b], starts[b + 1]) for starts in (self.starts_q, self.starts_kv))
             return q[own_q].transpose(0, 1), k[own_kv].transpose(0, 1), v[own_kv].transpose(0, 1)
@@ -72,9 +72,9 @@ class Batch:
         return q, k[:, : LENGTHS_KV[b]], v[:, : LENGTHS_KV[b]]
 
     def exact(self, leaves, seen, score=None, with_sinks=False, with_lse=True, kept=None):
-        """Gradients by `leaves`, q, k, v and then what the score takes, the sinks last, in double precision.
+        """Gradients in double precision with respect to `leaves`: q, k, v, then the score's parameters, the sinks last.
 
-        kept: (b, len_q, len_kv) -> what dropout multiplies the weights of sequence b with.
+        kept: (b, len_q, len_kv) -> the factors by which dropout multiplies the weights of sequence b.
         """
         doubles = [one.detach().cpu().double().requires_grad_() for one in leaves]
         params = doubles[3:]
@@ -97,7 +97,7 @@ class Batch:
 
 
 def definition(q, k, v, seen, score, b, params, sinks, kept=None):
-    """(o, lse) of one sequence; q (heads, len_q, dim). lse of a query that sees no key is 0 here, and has no gradient."""
+    """(o, lse) of one sequence; q (heads, len_q, dim). lse of a query that sees no key is 0, and has no gradient."""
     k, v = (one.repeat_interleave(HEADS // KV_HEADS, 0) for one in (k, v))
     j = torch.arange(k.shape[1])[None]
     i = torch.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
@@ -119,7 +119,7 @@ def definition(q, k, v, seen, score, b, params, sinks, kept=None):
 
 
 def check(found, right, error=1e-5):
-    """As near as gradients of dense tensors are in test_torch.py; NaN is never right."""
+    """Requires the accuracy of the gradients of dense tensors in test_torch.py; NaN always fails."""
     for one, other in zip(found, right):
         assert one.shape == other.shape
         assert (one.detach().cpu().double() - other).norm() <= error * other.norm()
@@ -149,7 +149,7 @@ def by_distance(s, b, i, j, table):
     return s + table[:, (j - i).clamp(-3, 3) + 3]
 
 
-# name -> words of the call, seen(i, j), score, shapes of parameters that have gradients
+# {name: (keyword arguments of the call, seen(i, j), score, shapes of parameters that have gradients)}
 RULES = {
     "no mask": ({}, everything, None, {}),
     "causal": ({"mask": "causal"}, causal, None, {}),
@@ -191,7 +191,7 @@ def test_sixteen_bits(device, ragged, dtype, error):
 
 
 def mask_of(device, seed):
-    """`kept` of the next call that draws from a generator with this seed."""
+    """Returns `kept` of the next call that draws from a generator with this seed."""
     random = torch.Generator(device).manual_seed(seed)
     state = torch.randint(-(2**63), 2**63 - 1, (2,), dtype=torch.int64, device=device, generator=random).tolist()
     numbers = tuple(number % 2**64 for number in state)
@@ -247,14 +247,14 @@ def test_gradcheck(device):
     sequences = attile.Sequences(cu_seqlens_q=cu[0], cu_seqlens_kv=cu[1])
     random = torch.Generator().manual_seed(0)
     tensors = (torch.randn(n, heads, 4, generator=random).to(device).requires_grad_() for n, heads in ((3, 2), (6, 1), (6, 1)))
-    with pytest.warns(UserWarning, match="double precision"):  # central differences of fp32 are worth three digits
+    with pytest.warns(UserWarning, match="double precision"):  # central differences in fp32 have three correct digits
         assert torch.autograd.gradcheck(
             lambda q, k, v: attile.attention(q, k, v, mask="causal", sequences=sequences), tuple(tensors), eps=1e-2, atol=2e-3, rtol=1e-2
         )
 
 
 def test_some_gradients(device):
-    """What requires none gets none, in the call and with a parameter's."""
+    """A tensor that requires no gradient gets none, without and with the gradient of a parameter."""
     batch = Batch(device, True)
     slopes = torch.rand(HEADS, device=device, requires_grad=True)
     words = {"score": "s + slopes[h] * (k - q)", "mask": "causal", "sequences": batch.sequences}
@@ -272,7 +272,7 @@ def test_some_gradients(device):
 
 @pytest.mark.parametrize("want_lse", [False, True])
 def test_the_operator_itself(device, want_lse):
-    """attention_sequences is recorded as attention_sequences_lse is."""
+    """attention_sequences is recorded like attention_sequences_lse."""
     batch = Batch(device, True)
     leaves = batch.leaves()
     arguments = (*leaves, [], [], "", None, "bshd", "", *batch.sequences, None, None, None, want_lse, True)
@@ -326,7 +326,7 @@ def test_compile_once_for_all_lengths(device):
 
 @pytest.mark.parametrize("ragged", [True, False], ids=["ragged", "padded"])
 def test_opcheck(device, ragged):
-    """Without rows of nobody in o, which are never written."""
+    """Without rows of no sequence in o, which are never written."""
     batch = Batch(device, ragged, spare=False)
     leaves = [one.nan_to_num(0).detach().requires_grad_() for one in batch.leaves()]
     lengths, cu_q, cu_kv, *_, most_q, most_kv = batch.sequences
@@ -408,7 +408,7 @@ def test_what_is_refused(device):
 
 
 def test_arrays_that_changed(device):
-    """Those of the forward pass are those of the backward pass: PyTorch finds a change in place."""
+    """The backward pass uses the arrays of the forward pass: PyTorch detects an in-place change."""
     batch = Batch(device, False)
     leaves = batch.leaves()
     o = attile.attention(*leaves, sequences=batch.sequences)

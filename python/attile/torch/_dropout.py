@@ -1,8 +1,9 @@
-"""Dropout among the operators' arguments: a rule that says dropout=1 has the probability as the last of `numbers`, and
-seed and offset, two int64 on the device of q, as the last of `tensors`.
+"""Dropout in the operators' arguments: for a rule with dropout=1, the last of `numbers` is the probability, and the
+last of `tensors` holds seed and offset, two int64 on the device of q.
 
-The kernel reads the two, so nothing waits for them: they come from PyTorch's generator as any random tensor does, also in a
-CUDA graph, whose replays draw new ones, and under torch.compile. The backward pass is given the same tensor.
+The kernel reads seed and offset, so the host does not wait for them. They come from PyTorch's generator like any random
+tensor, also under torch.compile and in a CUDA graph, whose replays draw new ones. The backward pass gets the same
+tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def with_dropout(
     p: float, generator: torch.Generator | None, q: torch.Tensor, tensors: list[torch.Tensor], numbers: list[float],
     rule: str,
 ) -> tuple[list[torch.Tensor], list[float], str]:  # fmt: skip
-    """tensors, numbers and rule with dropout, unless p is 0. Raises InvalidArgument for what is no probability below 1."""
+    """Adds dropout to tensors, numbers and rule unless p is 0. Raises InvalidArgument unless p is in [0, 1)."""
     if p == 0:
         return tensors, numbers, rule
     if not 0 < p < 1:
@@ -36,7 +37,8 @@ def with_dropout(
 def apart(
     rule: str, tensors: Sequence[torch.Tensor], numbers: Sequence[float]
 ) -> tuple[Sequence[torch.Tensor], Sequence[float], float, torch.Tensor | None]:
-    """The tensors and numbers of mask and score, the probability, and seed and offset; 0 and None without dropout."""
+    """Splits the arguments into the tensors and numbers of mask and score, the probability, and seed and offset; the
+    last two are 0 and None without dropout."""
     if not drops(rule):
         return tensors, numbers, 0.0, None
     if not tensors or not numbers:

@@ -1,6 +1,6 @@
-"""flash-attn's functions by Attile's kernels: the arguments of flash-attn 2, and its answers.
+"""flash-attn's functions on Attile's kernels, with the arguments and results of flash-attn 2.
 
-What Attile has no kernel for is refused by the argument's name.
+An argument for which Attile has no kernel is refused by name.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ._operator import wants_gradients
 _Window = tuple[int, int]
 EVERYTHING: _Window = (-1, -1)
 
-# One launch appends and attends where at most so many rows of Q share a K/V head (gen/tuned/tuned.h). It is the faster way
-# unless many sequences have pages (docs/serving.md).
+# One launch appends and attends if at most FEW_ROWS rows of Q share a K/V head (gen/tuned/tuned.h). It is faster than
+# two launches unless many sequences have pages (docs/serving.md).
 FEW_ROWS, FEW_SEQUENCES = 32, 8
 
 
@@ -30,11 +30,11 @@ def flash_attn_func(
     causal: bool = False, window_size: _Window = EVERYTHING, softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None, deterministic: bool = False, return_attn_probs: bool = False,
 ) -> Any:  # fmt: skip
-    """As flash-attn's: q (batch, seqlen_q, nheads, headdim), k and v (batch, seqlen_k, nheads_k, headdim); the last query is
-    aligned with the last key. Returns o, or with return_attn_probs (o, lse, None). Gradients are deterministic where
-    torch.use_deterministic_algorithms(True) asks for it.
-    dropout_p: in [0, 1), of PyTorch's random numbers.
-    Raises Unsupported for a gradient with deterministic=True where PyTorch does not ask for it.
+    """Like flash-attn's: q (batch, seqlen_q, nheads, headdim), k and v (batch, seqlen_k, nheads_k, headdim); the last
+    query is aligned with the last key. Returns o, or with return_attn_probs (o, lse, None). Gradients are deterministic
+    after torch.use_deterministic_algorithms(True).
+    dropout_p: in [0, 1), with PyTorch's random numbers.
+    Raises Unsupported for a gradient with deterministic=True unless torch.use_deterministic_algorithms(True) is set.
     """
     _refuse_own_determinism(deterministic, q, k, v)
     rule = _rule(causal, window_size, softcap, alibi_slopes)
@@ -49,13 +49,13 @@ def flash_attn_varlen_func(
     alibi_slopes: torch.Tensor | None = None, deterministic: bool = False, return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
 ) -> Any:  # fmt: skip
-    """As flash-attn's: q (total_q, nheads, headdim), k and v (total_k, nheads_k, headdim), cu_seqlens (batch + 1,) of int32.
-    With block_table, (batch, blocks) of int32, k and v are (num_blocks, block size, nheads_k, headdim), the block size a
-    power of two up to 1024.
-    Returns o, (total_q, nheads, headdim), or with return_attn_probs (o, lse, None), lse (nheads, total_q).
-    Gradients are as those of flash_attn_func; rows of them that belong to no sequence are 0. Raises Unsupported for a
-    gradient as flash_attn_func does; NoBackward where a gradient is asked for with block_table.
-    dropout_p: in [0, 1), of PyTorch's random numbers.
+    """Like flash-attn's: q (total_q, nheads, headdim), k and v (total_k, nheads_k, headdim), cu_seqlens (batch + 1,) of
+    int32. With block_table, (batch, blocks) of int32, k and v are (num_blocks, block size, nheads_k, headdim); the
+    block size is a power of two up to 1024. Returns o, (total_q, nheads, headdim), or with return_attn_probs (o, lse,
+    None), lse (nheads, total_q).
+    Gradients are like those of flash_attn_func; their rows that belong to no sequence are 0. Raises Unsupported for a
+    gradient as flash_attn_func does, and NoBackward if a gradient is wanted with block_table.
+    dropout_p: in [0, 1), with PyTorch's random numbers.
     """
     _refuse_own_determinism(deterministic, q, k, v)
     rule = _rule(causal, window_size, softcap, alibi_slopes)
@@ -80,14 +80,15 @@ def flash_attn_with_kvcache(
     rotary_interleaved: bool = True, alibi_slopes: torch.Tensor | None = None, num_splits: int = 0,
     return_softmax_lse: bool = False,
 ) -> Any:  # fmt: skip
-    """As flash-attn's: q (batch, seqlen_q, nheads, headdim); k_cache and v_cache (batch, seqlen_cache, nheads_k, headdim),
-    or with block_table, (batch, blocks) of int32, (num_blocks, block size, nheads_k, headdim), the block size a power of two
-    up to 1024. k and v, (batch, seqlen_new, nheads_k, headdim), are first written behind the cache_seqlens tokens of each
-    sequence, in place. rotary_cos and rotary_sin, (positions, rotary_dim / 2), rotate k and q; fp32 ones are not converted.
-    cache_batch_idx, (batch,): which sequence of the cache belongs to each one of q.
+    """Like flash-attn's: q (batch, seqlen_q, nheads, headdim); k_cache and v_cache (batch, seqlen_cache, nheads_k,
+    headdim), or with block_table, (batch, blocks) of int32, (num_blocks, block size, nheads_k, headdim); the block size
+    is a power of two up to 1024. k and v, (batch, seqlen_new, nheads_k, headdim), are first written after the
+    cache_seqlens tokens of each sequence, in place. rotary_cos and rotary_sin, (positions, rotary_dim / 2), rotate k
+    and q; fp32 tables need no conversion. cache_batch_idx, (batch,): the sequence of the cache that belongs to each
+    sequence of q.
     Returns o, or with return_softmax_lse (o, lse), lse (batch, nheads, seqlen_q).
-    cache_seqlens is read on the device, so a captured CUDA graph stays right while it changes. Raises Unsupported for
-    cache_leftpad, and for rotations by which flash-attn gives several queries one position.
+    cache_seqlens is read on the device, so a captured CUDA graph stays valid while it changes. Raises Unsupported for
+    cache_leftpad, and for rotations in which flash-attn gives several queries the same position.
     """
     _refuse(cache_leftpad=cache_leftpad)
     if (k is None) != (v is None):
@@ -137,7 +138,7 @@ def _refuse_own_determinism(deterministic: bool, *tensors: torch.Tensor) -> None
 
 
 def _rule(causal: bool, window_size: _Window, softcap: float, alibi_slopes: torch.Tensor | None) -> dict[str, Any]:
-    """mask, score and params of attention."""
+    """Returns the arguments mask, score and params of attention."""
     left, right = window_size
     parts: list[str] = []
     params: dict[str, Any] = {}
@@ -167,7 +168,7 @@ def _rule(causal: bool, window_size: _Window, softcap: float, alibi_slopes: torc
 def _lengths(
     q: torch.Tensor, cache_seqlens: int | torch.Tensor | None, block_table: torch.Tensor | None, new: int
 ) -> torch.Tensor | None:
-    """Keys of each sequence, those of k included. None: as many as the cache has."""
+    """The number of keys of each sequence, including those of k. None: as many as the cache has."""
     if isinstance(cache_seqlens, torch.Tensor):
         return cache_seqlens + new if new else cache_seqlens
     if cache_seqlens is not None:
@@ -180,7 +181,7 @@ def _lengths(
 
 
 def _table_of(cache_batch_idx: torch.Tensor, length: int) -> torch.Tensor:
-    """The page table of these sequences of a cache of `length` keys each: the largest pages that divide it."""
+    """A page table of these sequences of a cache with `length` keys each; pages are the largest that divide it."""
     pages = length // math.gcd(length, PAGE_MOST)
     return cache_batch_idx.to(torch.int32)[:, None] * pages + torch.arange(
         pages, dtype=torch.int32, device=cache_batch_idx.device
@@ -188,7 +189,7 @@ def _table_of(cache_batch_idx: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _in_pages(cache: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """(batch, length, heads, dim) as (pages, page size, heads, dim), in place."""
+    """Views (batch, length, heads, dim) as (pages, page size, heads, dim)."""
     batch, length, *rest = cache.shape
     if cache.stride(0) != length * cache.stride(1):
         raise errors.LayoutError(
@@ -203,7 +204,7 @@ def _rope(
     q: torch.Tensor, k: torch.Tensor, rotary_cos: torch.Tensor | None, rotary_sin: torch.Tensor | None, interleaved: bool,
     causal: bool, window_size: _Window,
 ) -> dict[str, Any]:  # fmt: skip
-    """The rotation of k and q as append_kv and NewTokens have it; empty without tables."""
+    """Returns the rotation of k and q as arguments of append_kv and NewTokens; empty without tables."""
     if rotary_cos is None or rotary_sin is None:
         if rotary_cos is not rotary_sin:
             raise errors.InvalidArgument("rotary_cos and rotary_sin belong together, and one of them is missing")
@@ -226,7 +227,7 @@ def _rope(
 def _takes_one_launch(
     q: torch.Tensor, k: torch.Tensor, k_cache: torch.Tensor, block_table: torch.Tensor | None, rope: dict[str, Any]
 ) -> bool:
-    """Is there a kernel that writes k and v and attends to them, and is it the faster way?"""
+    """True if one kernel can write k and v and attend to them, and if that is faster than two launches."""
     few_rows = q.shape[1] * (q.shape[2] // k.shape[2]) <= FEW_ROWS
     few_sequences = block_table is None or q.shape[0] < FEW_SEQUENCES
     known = q.dtype in (torch.float16, torch.bfloat16) and q.dtype == k.dtype == k_cache.dtype

@@ -1,4 +1,4 @@
-"""FlexAttention's call, its functions traced to expressions instead of compiled with it."""
+"""FlexAttention's call. Its functions are traced to expressions, not compiled together with it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def flex_attention(
     kernel_options: Any = None, *, return_aux: Any = None, mask_mod: Callable[..., Any] | None = None,
     rule: Rule | None = None, schedule: str | None = None,
 ) -> Any:  # fmt: skip
-    """torch.nn.attention.flex_attention.flex_attention by Attile's kernels.
+    """torch.nn.attention.flex_attention.flex_attention on Attile's kernels.
 
-    query: (batch, heads, len_q, head_dim); key, value: (batch, kv_heads, len_kv, ...), kv_heads = heads unless enable_gqa.
-    score_mod(score, b, h, q_idx, kv_idx) and mask_mod(b, h, q_idx, kv_idx) are called on symbolic values at every call;
-    `trace_rule` does that once, and its result is given as `rule`. block_mask: its mask_mod counts, its blocks are
-    not needed. Tensors that the functions index become parameters, without a copy; int64 is read by its lower 32 bits.
-    kernel_options is ignored. Returns o, with return_lse (o, lse), with return_aux (o, AuxOutput).
-    Raises TraceError for what expressions cannot say, with its name and line.
+    query: (batch, heads, len_q, head_dim); key, value: (batch, kv_heads, len_kv, ...), kv_heads = heads unless
+    enable_gqa. score_mod(score, b, h, q_idx, kv_idx) and mask_mod(b, h, q_idx, kv_idx) are called on symbolic values in
+    every call; to do that only once, pass the result of `trace_rule` as `rule`. block_mask: only its mask_mod is used,
+    not its blocks. Tensors that the functions index become parameters, without a copy; of int64 only the lower 32 bits
+    are read. kernel_options is ignored. Returns o, with return_lse (o, lse), with return_aux (o, AuxOutput).
+    Raises TraceError for operations that expressions cannot express, with their name and line.
     """
     if query.dim() != 4 or key.dim() != 4:
         raise errors.ShapeError(f"query and key have {query.dim()} and {key.dim()} dimensions, expected four")
@@ -58,9 +58,9 @@ def trace_rule(
     query: torch.Tensor, key: torch.Tensor, score_mod: Callable[..., Any] | None = None, block_mask: Any = None,
     mask_mod: Callable[..., Any] | None = None,
 ) -> Rule:  # fmt: skip
-    """What flex_attention makes of functions, for callers that call often with the same ones and with the same tensors
-    captured. Of query and key only the shapes count; the rule holds for other lengths, too, as long as the tensors that
-    the functions index fit them."""
+    """Returns the Rule that flex_attention derives from the functions, for callers that call often with the same
+    functions and captured tensors. Only the shapes of query and key are used. The rule is valid for other lengths, too,
+    as long as the tensors that the functions index fit them."""
     if mask_mod is None and block_mask is not None:
         mask_mod = block_mask.mask_mod
         lengths = getattr(block_mask, "seq_lengths", None)
@@ -71,8 +71,8 @@ def trace_rule(
     return trace(_sizes(query, key), mask_mod, score_mod)
 
 
-# Two tracers of one function do not get along: PyTorch's compiler leaves this one to Python, between two graphs. As
-# torch.compiler.disable, which would import the whole compiler here and now, for seconds.
+# Two tracers cannot trace one function at the same time, so PyTorch's compiler leaves this one to Python, between two
+# graphs. Same as torch.compiler.disable, which would import the whole compiler here and take seconds.
 _trace_between_graphs: Callable[..., Rule] = _disable_dynamo(trace_rule)
 
 

@@ -3,7 +3,7 @@
     attention_append(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, ..., k_new, v_new, rope_cos,
         rope_sin, rope, rope_dim, rope_base, want_lse, check) -> (o, lse)
 
-What comes before k_new is as for torch.ops.attile.attention_sequences without 8 bits, which has lse and check as well.
+The arguments before k_new are those of torch.ops.attile.attention_sequences without 8 bits; lse and check are as there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ at_fork_forget(_prepared.clear)
 
 
 def members_of(new: NewTokens) -> tuple[Any, ...]:
-    """The operator's arguments behind the sequences."""
+    """The operator's arguments after the sequences."""
     return new.k, new.v, new.rope_cos, new.rope_sin, new.rope, new.rope_dim, new.rope_base
 
 
 def _apart(*rest: Any) -> tuple[Sequences, NewTokens, bool, bool]:
-    """(sequences, new, want_lse, check) of the arguments behind schedule."""
+    """Converts the arguments after schedule to (sequences, new, want_lse, check)."""
     *first, k_new, v_new, rope_cos, rope_sin, rope, rope_dim, rope_base, want_lse, check = rest
     return Sequences(*first), NewTokens(k_new, v_new, rope, rope_dim, rope_base, rope_cos, rope_sin), want_lse, check
 

@@ -1,12 +1,13 @@
-"""The operators `torch.ops.attile.attention` and `attention_lse`: what they do, how their outputs lie, what autocast makes
-of their inputs.
+"""The operators `torch.ops.attile.attention` and `attention_lse`: their implementation, the strides of their outputs,
+and their inputs under autocast.
 
     attention(q, k, v, tensors, numbers, rule, scale, layout, schedule) -> o
     attention_lse(...) -> (o, lse)
 
-rule is a part of a problem, "mask='k <= q and q - k < window' params='window: int'"; the parameters that it declares come
-in their order, tensors in `tensors` and numbers in `numbers`; behind them what dropout takes (_dropout.py). Registered for
-CPU and CUDA at the lowest level of torch.library: a custom_op's wrappers would cost more than the launch.
+rule is a part of a problem, "mask='k <= q and q - k < window' params='window: int'". The values of the parameters that
+it declares follow in order, tensors in `tensors` and numbers in `numbers`, then the arguments of dropout (_dropout.py).
+Both are registered for CPU and CUDA at the lowest level of torch.library: a custom_op's wrappers would cost more than
+the launch.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ _library = torch.library.Library("attile", "DEF")
 _library.define(f"attention{_ARGUMENTS} -> Tensor", tags=_TAGS)
 _library.define(f"attention_lse{_ARGUMENTS} -> (Tensor, Tensor)", tags=_TAGS)
 
-PLANS = 4096  # that are kept; all are forgotten when there are more
+PLANS = 4096  # most prepared calls that are kept; when there are as many, a further one clears them all
 
 
 class Prepared(NamedTuple):
-    """A call, checked: its plan, and how its outputs lie."""
+    """A checked call: its plan, and the shapes and strides of its outputs."""
 
     plan: Plan
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     lse_shape: tuple[int, ...]
-    workspace: int  # bytes to ask of PyTorch's allocator; 0 = none
-    drops: bool  # the last of the tensors has seed and offset
+    workspace: int  # bytes to request from PyTorch's allocator; 0 = none
+    drops: bool  # the last of the tensors holds seed and offset
 
 
 _prepared: dict[Any, Prepared] = {}
@@ -60,12 +61,12 @@ at_fork_forget(_prepared.clear)
 
 
 def wants_gradients(*tensors: torch.Tensor) -> bool:
-    """Does PyTorch record the call?"""
+    """True if PyTorch records the call for autograd."""
     return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
 
 
 def out_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any]:
-    """(shape, strides) of o: dense, with heads within rows where q has them so, else rows within heads."""
+    """(shape, strides) of o, contiguous: heads within rows if q is ordered so, else rows within heads."""
     _, head, row = dims_of(layout)
     shape = (q.shape[0], q.shape[1], q.shape[2], head_dim_v)
     inner, outer = (head, row) if q.stride(head) < q.stride(row) else (row, head)
@@ -77,7 +78,7 @@ def out_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any
 
 
 def packed_strides(q: torch.Tensor, head_dim_v: int, layout: str) -> tuple[Any, Any]:
-    """(shape, strides) of o where q is packed, (tokens, heads, dim)."""
+    """(shape, strides) of o if q is packed, (tokens, heads, dim)."""
     tokens, heads, _ = q.shape
     return (tokens, heads, head_dim_v), (heads * head_dim_v, head_dim_v, 1)
 
@@ -87,7 +88,7 @@ def prepare(
     rule: str, scale: float | None, layout: str, schedule: str, want_lse: bool, sequences: Sequences | None = None,
     stored: Stored | None = None, new: NewTokens | None = None,
 ) -> Prepared:  # fmt: skip
-    """Check a call, find its kernel, and say how its outputs lie."""
+    """Checks a call, finds its kernel, and determines the shapes and strides of its outputs."""
     inputs = inputs_of(view(q), view(k), view(v), layout, sequences, view, stored)
     inputs = with_new(inputs, new, layout, sequences, view)
     shape, strides = (packed_strides if inputs.packed else out_strides)(q, v.shape[-1], layout)
@@ -104,7 +105,7 @@ def prepare(
         )
     parameters, views = _parameters(rule, tensors, numbers)
     plan = plan_of(layout, inputs, *inputs.outputs(o, lse, layout), scale, rule, parameters, views, schedule or None)
-    # PyTorch's blocks on a GPU begin at multiples of 512 bytes, on a CPU at multiples of 64.
+    # PyTorch's allocations are aligned to 512 bytes on a GPU and to 64 bytes on a CPU.
     room = plan.workspace_size + ALIGNMENT if plan.workspace_size else 0
     return Prepared(plan, shape, strides, lse_shape, room, state is not None)
 
@@ -135,7 +136,7 @@ def _run(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     some = tensors or q.requires_grad or k.requires_grad or v.requires_grad
     if some and not want_lse and wants_gradients(q, k, v, *tensors):
-        # what is differentiated is attention_lse (_backward.py)
+        # autograd differentiates attention_lse (_backward.py)
         recorded: torch.Tensor = attention_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule)[0]
         return recorded
     at_q, at_k, at_v, index = q.data_ptr(), k.data_ptr(), v.data_ptr(), q.get_device()
@@ -194,7 +195,7 @@ def _fake_attention_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule
 
 
 def under_autocast(operator: Any, kind: str) -> Callable[..., Any]:
-    """q, k and v in autocast's type, as PyTorch's own attention has it; parameters as they are."""
+    """Returns the operator with q, k and v cast to autocast's type, as in PyTorch's own attention; parameters stay."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}"))
 
     def cast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> Any:
@@ -211,7 +212,7 @@ for _name, _real, _abstract in (
 ):
     for _key in ("CPU", "CUDA"):
         _library.impl(_name, _real, _key)
-    # Of attention nothing is recorded: where that is wanted it calls attention_lse, whose Autograd is in _backward.py.
+    # Autograd does not record attention; for gradients it calls attention_lse, whose Autograd is in _backward.py.
     if _name == "attention":
         _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"attile::{_name}", _abstract, lib=_library)

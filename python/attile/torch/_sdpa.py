@@ -1,4 +1,4 @@
-"""torch.nn.functional.scaled_dot_product_attention by Attile's kernels."""
+"""torch.nn.functional.scaled_dot_product_attention on Attile's kernels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     *, generator: torch.Generator | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """As PyTorch's: query (..., heads, len_q, head_dim), key and value (..., kv_heads, len_kv, ...), result
+    """Like PyTorch's: query (..., heads, len_q, head_dim), key and value (..., kv_heads, len_kv, ...), result
     (..., heads, len_q, head_dim_v).
 
-    attn_mask: broadcastable to (..., heads, len_q, len_kv), bool (true = is seen) or numbers that are added to the scores.
-    is_causal aligns the first query and the first key. A query that sees no key gives 0.
-    dropout_p: in [0, 1), whether a model is in training or not, as with PyTorch's. generator: of the random numbers; None =
-    PyTorch's own for the device. The weights that are dropped are not those that PyTorch's kernels drop.
+    attn_mask: broadcastable to (..., heads, len_q, len_kv), bool (true = is seen) or numbers that are added to the
+    scores. is_causal aligns the first query with the first key. A query that sees no key gives 0.
+    dropout_p: in [0, 1); like PyTorch's, it applies whether or not a model is in training. generator: source of the
+    random numbers; None = PyTorch's own for the device. The dropped weights differ from those that PyTorch's kernels
+    drop.
     """
     if is_causal and attn_mask is not None:
         raise errors.InvalidArgument("attn_mask and is_causal are both given, expected one of them")
@@ -56,7 +57,8 @@ def scaled_dot_product_attention(
 def attn_mask_rule(
     query: torch.Tensor, key: torch.Tensor, attn_mask: torch.Tensor, name: str = "attn_mask"
 ) -> tuple[str | None, str | None, dict[str, torch.Tensor]]:
-    """(mask, score, params) for a tensor that is broadcast to (batch, heads, len_q, len_kv), true = is seen, or added."""
+    """Returns (mask, score, params) for a tensor that is broadcast to (batch, heads, len_q, len_kv): bool (true = is
+    seen) or numbers that are added to the scores."""
     try:
         given = attn_mask.expand(*query.shape[:3], key.shape[2])
     except RuntimeError:
@@ -73,7 +75,7 @@ def attn_mask_rule(
 
 
 def _four(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """(batch, heads, length, dim); leading dimensions are batches."""
+    """Reshapes to (batch, heads, length, dim); leading dimensions become the batch."""
     if tensor.dim() < 2:
         raise errors.ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected at least two dimensions")
     while tensor.dim() < 4:
@@ -82,9 +84,9 @@ def _four(name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 
 class route_sdpa(TorchFunctionMode):
-    """Within `with attile.torch.route_sdpa():`, this thread's F.scaled_dot_product_attention is Attile's, whoever calls it.
+    """Within `with attile.torch.route_sdpa():`, calls of F.scaled_dot_product_attention in this thread are Attile's.
 
-    What Attile refuses is refused; with fallback=True PyTorch's own does it instead.
+    A call that Attile refuses raises; with fallback=True PyTorch's own function computes it instead.
     """
 
     def __init__(self, fallback: bool = False) -> None:

@@ -1,15 +1,15 @@
-"""The operators `torch.ops.attile.attention_sequences`, attention with sequences that have lengths of their own, or with K
-and V of 8 bits, and `attention_sequences_lse`, what autograd records of it.
+"""The operators `torch.ops.attile.attention_sequences`, attention with sequences of different lengths, or with K and V
+of 8 bits, and `attention_sequences_lse`, the variant that autograd records.
 
     attention_sequences(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, ..., dtype_kv, k_scale,
         v_scale, want_lse, check) -> (o, lse)
     attention_sequences_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, lengths_kv, cu_seqlens_q,
         cu_seqlens_kv, max_len_q, max_len_kv, check) -> (o, lse)
 
-What comes before lengths_kv is as for torch.ops.attile.attention; the members of attile.Sequences follow in their order,
-none of them for dense tensors. lse has no elements where it is not wanted. check: wait, and check the numbers in the arrays
-before the launch. Autograd, in _backward.py, belongs to attention_sequences_lse, which has neither pages nor 8 bits: so a
-step of a server, of which nothing is recorded, does not pay for it.
+The arguments before lengths_kv are those of torch.ops.attile.attention. The members of attile.Sequences follow in their
+order; dense tensors have none of them. lse has no elements if it is not wanted. check: wait and check the numbers in
+the arrays before the launch. Only attention_sequences_lse, which has neither pages nor 8 bits, has autograd
+(_backward.py), so the steps of a server, which are not recorded, do not pay for it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _library.define(
     tags=_TAGS,
 )
 
-# Members of attile.Sequences: those without pages.
+# The members of attile.Sequences that do not concern pages.
 OWN_ARRAYS, _MOST = ("lengths_kv", "cu_seqlens_q", "cu_seqlens_kv"), ("max_len_q", "max_len_kv")
 
 
 def own_members(default: str = "") -> str:
-    """The part of a schema that takes them."""
+    """The part of a schema for the members in OWN_ARRAYS and _MOST."""
     members = (*(f"Tensor? {name}" for name in OWN_ARRAYS), *(f"SymInt? {name}" for name in _MOST))
     return "".join(f", {member}{default}" for member in members)
 
@@ -66,7 +66,7 @@ at_fork_forget(_prepared.clear)
 
 
 def sizes_of(q: torch.Tensor, k: torch.Tensor, layout: str, sequences: Sequences | None) -> Sizes:
-    """Of a call, for the parameters of its mask and score. The call itself checks what is wrong with it."""
+    """The sizes of a call, for the parameters of its mask and score. The call itself checks its arguments."""
     _, head, row = dims_of(layout)
     ragged = sequences is not None and sequences.cu_seqlens_q is not None
     dims = 3 if ragged else 4
@@ -94,7 +94,7 @@ def sizes_of(q: torch.Tensor, k: torch.Tensor, layout: str, sequences: Sequences
 
 
 def own_sequences(*rest: Any) -> Sequences:
-    """Of these members. PyTorch leaves out the last ones where they are as by default."""
+    """Sequences from the members in OWN_ARRAYS and _MOST. PyTorch omits trailing ones with their default values."""
     return Sequences(**dict(zip((*OWN_ARRAYS, *_MOST), rest)))
 
 
@@ -102,7 +102,7 @@ def recorded(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: Sequence[torch.Tensor], numbers: Sequence[float],
     rule: str, scale: float | None, layout: str, schedule: str, *rest: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """attention_sequences with gradients; lse is always there. Raises NoBackward for what has none."""
+    """attention_sequences with gradients; always computes lse. Raises NoBackward for 8 bits and for pages."""
     sequences, _, _, check = _apart(*rest)
     if k.dtype.itemsize == 1:
         raise errors.NoBackward(
@@ -120,12 +120,12 @@ def recorded(
 
 
 def given_by(sequences: Sequences) -> Sequences | None:
-    """None for dense tensors."""
+    """Returns sequences, or None for dense tensors."""
     return None if all(one is None for one in sequences) else sequences
 
 
 def key_of(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """What of tensors and values says that a prepared call fits."""
+    """The properties of tensors, and the values, that must match for a prepared call to be reused."""
     return tuple(
         (one.shape, one.stride(), one.dtype, one.get_device()) if isinstance(one, torch.Tensor) else one
         for one in arguments
@@ -133,7 +133,7 @@ def key_of(arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _apart(*rest: Any) -> tuple[Sequences, Stored, bool, bool]:
-    """(sequences, stored, want_lse, check) of the arguments behind schedule."""
+    """Converts the arguments after schedule to (sequences, stored, want_lse, check)."""
     *first, dtype_kv, k_scale, v_scale, want_lse, check = rest
     return Sequences(*first), Stored(dtype_kv, k_scale, v_scale), want_lse, check
 
@@ -151,7 +151,7 @@ def _run_lse(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  
 
 
 def _as_of_all(*rest: Any) -> tuple[Any, ...]:
-    """The arguments of attention_sequences_lse behind schedule as those of attention_sequences."""
+    """Converts the arguments of attention_sequences_lse after schedule to those of attention_sequences."""
     *own, check = rest
     return *own_sequences(*own), *Stored(), True, check
 
@@ -209,7 +209,7 @@ def _empty(q, k, v, tensors, numbers, rule, scale, layout, schedule, *rest):  # 
 
 
 def empty_outputs(q, k, v, layout, sequences, want_lse):  # type: ignore[no-untyped-def]
-    """(o, lse) of a call, as torch.compile sees them."""
+    """Empty (o, lse) of a call, with the shapes and strides that torch.compile needs."""
     sizes = sizes_of(q, k, layout, sequences)
     packed = sequences.cu_seqlens_q is not None
     shape, strides = (packed_strides if packed else out_strides)(q, v.shape[-1], layout)

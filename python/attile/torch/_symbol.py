@@ -1,8 +1,8 @@
-"""Symbolic values: what a mask or score function is called with, so that it writes down what it computes.
+"""Symbolic values: a mask or score function is called on them, so that it writes down what it computes.
 
-A Symbol is a part of an expression (docs/expressions.md): its text, fully bracketed, and what it is, a condition, an integer
-or a real. Python's operators and PyTorch's functions on Symbols make larger ones; both go through the one table OPERATIONS.
-What is not in it is refused with its name and the line that asked for it.
+A Symbol is a part of an expression (docs/expressions.md): its text, fully parenthesised, and its kind, a condition, an
+integer or a real. Python's operators and PyTorch's functions on Symbols make larger ones; both use the one table
+OPERATIONS. An operation that is not in it is refused with its name and the line that uses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIBRARIES = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise TraceError, with the line of the function that is traced."""
+    """Raises TraceError, with the line of the function that is traced."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
@@ -42,7 +42,7 @@ class Symbol:
 
     def __init__(self, text: str, kind: str, choice: tuple[Symbol, Symbol, Symbol] | None = None) -> None:
         self.text, self.kind = text, kind
-        self.choice = choice  # (condition, where true, where false) of a where
+        self.choice = choice  # (condition, value if true, value if false) of a where
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.text}>"
@@ -55,7 +55,7 @@ class Symbol:
         return apply(getattr(function, "__name__", str(function)), args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
-        """Methods are the functions of their name: x.tanh() is torch.tanh(x)."""
+        """Methods are the functions of the same name: x.tanh() is torch.tanh(x)."""
         if name.startswith("__"):
             raise AttributeError(name)
         if name in ("dtype", "device", "shape", "ndim"):
@@ -77,14 +77,14 @@ class Symbol:
 
 
 def is_kept(number: torch.Tensor) -> bool:
-    """Does a tensor of one number become a parameter? Its number is not read on a GPU, nor where a gradient goes to it."""
+    """True if a tensor of one number becomes a parameter, unread: it is on a GPU, or requires a gradient."""
     return bool(number.device.type != "cpu" or number.requires_grad)
 
 
 def _make_operator(name: str) -> Callable[..., Any]:
     def operate(self: Symbol, *others: Any) -> Any:
         if others and isinstance(others[0], torch.Tensor) and others[0].dim() == 0 and is_kept(others[0]):
-            return NotImplemented  # its own operator calls the trace, which makes a parameter of it
+            return NotImplemented  # the tensor's own operator calls the trace, which makes it a parameter
         return apply(name, (self, *others), {})
 
     return operate
@@ -99,7 +99,7 @@ for _name in (
 
 
 def constant(value: Any) -> Symbol:
-    """A number, or a tensor of one element in this CPU's memory, as it is written."""
+    """Writes a number, or a tensor of one element in CPU memory, as a Symbol."""
     if isinstance(value, Symbol):
         return value
     if isinstance(value, torch.Tensor):
@@ -123,7 +123,7 @@ def constant(value: Any) -> Symbol:
 
 
 def _number(x: Symbol) -> Symbol:
-    """A condition counts as 1 or 0."""
+    """Converts a condition to 1 or 0; returns other Symbols unchanged."""
     return Symbol(f"(1 if {x.text} else 0)", INT) if x.kind == BOOL else x
 
 
@@ -181,7 +181,7 @@ def _compare(sign: str) -> Callable[[Symbol, Symbol], Symbol]:
 
 
 def _bits(word: str, sign: str) -> Callable[[Symbol, Symbol], Symbol]:
-    """Of two conditions the word, of two integers the sign."""
+    """Joins two conditions by `word`, two integers by `sign`."""
 
     def make(a: Symbol, b: Symbol) -> Symbol:
         if a.kind == b.kind == BOOL:
@@ -271,7 +271,7 @@ def _absolute(x: Symbol) -> Symbol:
 
 
 def _convert(x: Symbol, *args: Any, dtype: Any = None, **_: Any) -> Symbol:
-    """Reals stay fp32 whatever their type here: kernels compute in fp32."""
+    """Converts to bool, integer or real. A real becomes fp32 whatever the type in PyTorch: kernels compute in fp32."""
     wanted = dtype or next((one for one in args if isinstance(one, (torch.dtype, Symbol))), None)
     if isinstance(wanted, Symbol):
         wanted = wanted.dtype
@@ -283,7 +283,7 @@ def _convert(x: Symbol, *args: Any, dtype: Any = None, **_: Any) -> Symbol:
 
 
 def _filled(value: Any) -> Callable[..., Symbol]:
-    """zeros_like and its kin."""
+    """zeros_like and similar functions."""
 
     def make(x: Symbol, *args: Any, dtype: Any = None, **_: Any) -> Symbol:
         found = constant(value)
@@ -300,7 +300,7 @@ def _same(x: Symbol, *_: Any, **__: Any) -> Symbol:
     return x
 
 
-# By the names of Python's operators and of PyTorch's functions, less their underscores.
+# Keys are the names of Python's operators and of PyTorch's functions, without leading and trailing underscores.
 OPERATIONS: dict[str, Callable[..., Symbol]] = {
     "add": _arithmetic("+"), "sub": _arithmetic("-"), "subtract": _arithmetic("-"), "mul": _arithmetic("*"),
     "multiply": _arithmetic("*"), "truediv": _arithmetic("/"), "div": _divide, "divide": _divide,
@@ -330,13 +330,13 @@ OPERATIONS: dict[str, Callable[..., Symbol]] = {
     "full_like": _full, "new_full": _full, "clone": _same, "detach": _same, "contiguous": _same,
 }  # fmt: skip
 
-# These take types, sizes and the like beside Symbols, which stay what they are.
+# Operations whose arguments besides Symbols, such as types and sizes, stay as they are.
 _RAW = {"to", "type", "type_as", "zeros_like", "ones_like", "new_zeros", "new_ones", "full_like", "new_full", "clone",
         "contiguous"}  # fmt: skip
 
 
 def apply(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Symbol:
-    """The operation of that name on Symbols, numbers and None."""
+    """Applies the operation of that name to Symbols, numbers and None."""
     plain = name.strip("_")
     if plain not in OPERATIONS and plain.startswith("r") and plain[1:] in OPERATIONS:
         plain, args = plain[1:], tuple(reversed(args))

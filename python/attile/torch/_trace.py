@@ -1,7 +1,7 @@
-"""Mask and score functions of FlexAttention -> expressions and parameters.
+"""Traces mask and score functions of FlexAttention to expressions and parameters.
 
-The functions are called once, on Symbols for batch, head, query and key. Tensors that they index become parameters; how an
-index is written says what its dimension is called, so that one kernel serves all lengths.
+The functions are called once, on Symbols for batch, head, query and key. Tensors that they index become parameters; the
+text of an index determines the name of its dimension, so that one kernel serves all lengths.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _KINDS = {"bool": BOOL, "int": INT, "float": REAL, "fp16": REAL, "bf16": REAL}
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """What functions said: arguments of attile.torch.attention."""
+    """The result of tracing: arguments of attile.torch.attention."""
 
     mask: str | None
     score: str | None
     params: Mapping[str, Any]  # {"name: type": value}
-    sizes: Sizes  # for which they were traced
+    sizes: Sizes  # for which the functions were traced
 
     def check(self, sizes: Sizes) -> None:
-        """Raises ShapeError where positions or named dimensions would mean something else for these sizes."""
+        """Raises ShapeError if positions or named dimensions would mean something else for these sizes."""
         square = self.sizes.len_q == self.sizes.len_kv
         if square != (sizes.len_q == sizes.len_kv):
             raise errors.ShapeError(
@@ -41,7 +41,7 @@ class Rule:
 
 
 class _Captured:
-    """A tensor with some of its indices."""
+    """A tensor with only some of its indices given so far."""
 
     def __init__(self, trace: _Trace, tensor: torch.Tensor, indices: tuple[Any, ...]) -> None:
         self.trace, self.tensor, self.indices = trace, tensor, indices
@@ -60,7 +60,7 @@ class _Captured:
 
 
 class _Trace(TorchFunctionMode):
-    """Watches calls of PyTorch while a function is traced, for those in which a Symbol and a tensor meet."""
+    """Intercepts calls of PyTorch while a function is traced, for those that combine a Symbol with a tensor."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Trace(TorchFunctionMode):
         self._names: dict[Any, tuple[str, str, tuple[str, ...]]] = {}
         row = "q" if sizes.len_q == sizes.len_kv else "(q - (len_kv - len_q))"
         self.b, self.h, self.k, self.row = (Symbol(text, INT) for text in ("b", "h", "k", row))
-        # How an index of a dimension is written, and what the dimension is then called.
+        # {text of an index: (name of its dimension, size)}
         self._dimensions = {
             "b": ("batch", sizes.batch), "h": ("heads", sizes.heads), "k": ("len_kv", sizes.len_kv),
             row: ("len_kv" if sizes.len_q == sizes.len_kv else "len_q", sizes.len_q),
@@ -90,13 +90,13 @@ class _Trace(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _scalar(self, value: Any) -> Any:
-        """A tensor of one number becomes a parameter where it is on a GPU, or requires a gradient."""
+        """Makes a tensor of one number a parameter if it is on a GPU or requires a gradient."""
         if isinstance(value, torch.Tensor) and value.dim() == 0 and is_kept(value):
             return self.element(value, ())
         return value
 
     def element(self, tensor: torch.Tensor, index: tuple[Any, ...]) -> Symbol | _Captured:
-        """tensor[index], as a parameter of the rule."""
+        """Returns tensor[index], with the tensor as a parameter of the rule."""
         if any(isinstance(one, slice) or one is None or one is Ellipsis for one in index):
             refuse("a slice of a tensor")
         if len(index) < tensor.dim():
@@ -105,7 +105,7 @@ class _Trace(TorchFunctionMode):
             refuse(f"{len(index)} indices of a tensor of {tensor.dim()} dimensions")
         texts = [self._index(one, size) for one, size in zip(index, tensor.shape)] or ["0"]
         name, kind, sizes = self._parameter(tensor, texts)
-        # Whatever is computed, or read from a tensor, is held within the tensor.
+        # Indices that are computed, or read from a tensor, are clamped to the bounds of the tensor.
         held = [
             text if text in self._dimensions or text.isdigit() else f"clamp({text}, 0, {size} - 1)"
             for text, size in zip(texts, sizes)
@@ -119,7 +119,7 @@ class _Trace(TorchFunctionMode):
         return str(index + size) if isinstance(index, int) and index < 0 else found.text
 
     def _parameter(self, tensor: torch.Tensor, texts: list[str]) -> tuple[str, str, tuple[str, ...]]:
-        """(name, what it holds, how its dimensions are called)"""
+        """Returns (name, kind of its elements, names of its dimensions)."""
         if tensor.dtype not in _TYPES:
             raise errors.DtypeError(
                 f"a tensor that the function captures is {tensor.dtype}, expected one of "
@@ -138,7 +138,8 @@ class _Trace(TorchFunctionMode):
         return self._names[known]
 
     def _dimension(self, name: str, text: str, size: int) -> str:
-        """A size that is none of the call's is a parameter, too: one kernel serves tensors of all sizes."""
+        """Returns the name of a dimension. A size that is not one of the call's becomes a parameter, too, so that one
+        kernel serves tensors of all sizes."""
         word, length = self._dimensions.get(text, ("", -1))
         if size == length:
             return word
@@ -152,10 +153,10 @@ def trace(
     sizes: Sizes, mask_mod: Callable[..., Any] | None, score_mod: Callable[..., Any] | None,
     positions: tuple[Symbol, Symbol] | None = None, params: Mapping[str, Any] | None = None,
 ) -> Rule:  # fmt: skip
-    """Call the functions on symbolic values. Raises TraceError for what expressions cannot say.
+    """Calls the functions on symbolic values. Raises TraceError for operations that expressions cannot express.
 
-    mask_mod(b, h, q, kv) and score_mod(score, b, h, q, kv) count queries and keys from 0. positions: what stands for
-    q and kv instead; params: parameters that they mention.
+    mask_mod(b, h, q, kv) and score_mod(score, b, h, q, kv) count queries and keys from 0. positions: Symbols to pass as
+    q and kv instead; params: the parameters that these mention.
     """
     watch = _Trace(sizes)
     watch.params.update(params or {})
@@ -175,7 +176,8 @@ def trace(
 
 
 def _lift(mask: Symbol | None, score: Symbol | None) -> tuple[Symbol | None, Symbol | None]:
-    """A score of -inf is a key that is not seen. As a mask it says so before the key is loaded."""
+    """Moves conditions under which the score is -inf to the mask: such a key is not seen, and a mask tells so before
+    the key is loaded."""
     while score is not None and score.choice and not score.choice[0].uses_score():
         condition, yes, no = score.choice
         if no.text == "(-inf)":

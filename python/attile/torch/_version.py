@@ -1,4 +1,4 @@
-"""Which PyTorch this package needs. Imported before anything that an older one lacks."""
+"""Checks the version of PyTorch. Imported before anything that an older PyTorch lacks."""
 
 from __future__ import annotations
 
