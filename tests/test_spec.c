@@ -215,9 +215,7 @@ Test(spec, refuses_a_hostile_mebibyte_quickly, .timeout = 300) {
         cr_expect_not_null(strstr(text_string(&diag.text), floods[i].message), "flood %zu of '%s': %.2000s", i,
                            floods[i].part, text_string(&diag.text));
         cr_expect_leq(diag.errors, DIAG_LIMIT + 1, "flood %zu: %d errors", i, diag.errors);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        cr_expect_lt(taken, 2, "flood %zu of '%s' took %.3f s", i, floods[i].part, taken); /* whatever else runs here */
-#endif
+        cr_expect_lt(taken, 5, "flood %zu of '%s' took %.3f s", i, floods[i].part, taken); /* sanitizers included */
         diag_free(&diag);
         text_free(&text);
     }
