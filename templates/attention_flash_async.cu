@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
+    grid_dependency_wait(); // the next lines may read what the previous launch writes
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)

@@ -207,7 +207,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     return y;
 }
 
-// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
+// Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;

@@ -291,7 +291,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
     return y;
 }
 
-// Emits no instruction. The compiler takes the result for a new number, so it does not move it into other sums.
+// Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
 __device__ __forceinline__ int set_apart(int x) {
     asm volatile("" : "+r"(x));
     return x;
@@ -2566,7 +2566,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         tma_prefetch(&p.v_map);
         init_barriers(shared);
     }
-    grid_dependency_wait(); // the previous launch writes the tables that classify the tiles of a mask
+    grid_dependency_wait(); // the next lines may read what the previous launch writes
     TileQueue queue = tile_queue(p.attention);
     const Tile first = next_tile(p.attention, queue);
     if (leader)
