@@ -4,6 +4,7 @@
     python3 bench/bench_backward.py --only gqa               eight heads that share K and V; likewise `few`, one sequence of few heads,
                                                              and `off_grid`, lengths and heads that are no powers of two
     python3 bench/bench_backward.py --only d128 --only causal
+    python3 bench/bench_backward.py --fa3 LIBRARY            FlashAttention-3 as well (fa3.py says how)
     python3 bench/bench_backward.py --schedule "block_m=64 threads=256"   in place of the library's choice
 
 TFLOP/s count 10 d flops for each visible pair, 2.5 times those of the forward pass, whatever a kernel computes. Figures
@@ -29,6 +30,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import checkout  # noqa: E402,F401
+import fa3  # noqa: E402
 import attile  # noqa: E402
 import attile.torch  # noqa: E402
 import side_cuda  # noqa: E402
@@ -118,6 +120,25 @@ def theirs(backend, q, k, v, d_o, causal, dropout=0):
     return work
 
 
+def fa3_backward(path, q, k, v, d_o, causal):
+    """The same for FlashAttention-3 as a library, whose own layout is prepared outside of the timing; None if it cannot."""
+    library, stream = fa3.Library(path), torch.cuda.current_stream().cuda_stream
+    q, k, v, d_o = (x.transpose(1, 2).contiguous() for x in (q, k, v, d_o))
+    o, lse = torch.empty_like(q), torch.empty(q.shape[0], q.shape[2], q.shape[1], device="cuda")
+    gradients = [torch.empty_like(x) for x in (q, k, v)]
+    deterministic = torch.are_deterministic_algorithms_enabled()
+
+    def work():
+        return [x.transpose(1, 2) for x in library.backward(q, k, v, o, d_o, lse, gradients, causal, deterministic, stream)]
+
+    try:
+        library.forward(q, k, v, o, lse, causal, 1, stream)
+        work()
+    except RuntimeError:
+        return None
+    return work
+
+
 def error(found, q, k, v, d_o, causal):
     """The largest relative error of the three gradients, for the last head of K and V."""
     group = q.shape[1] // k.shape[1]
@@ -160,14 +181,17 @@ def measure(case, chosen, flush, monitor):
         works = {"attile": ours(q, k, v, d_o, causal, chosen.schedule, chosen.dropout)}
     if not chosen.no_peer and not chosen.packed:
         works |= {name: theirs(backend, q, k, v, d_o, causal, chosen.dropout) for name, backend in PEERS.items()}
+        if chosen.fa3 and not chosen.dropout:
+            works["flash_attention_3"] = fa3_backward(chosen.fa3, q, k, v, d_o, causal)
     works = {name: work for name, work in works.items() if work}
     checked = length <= CHECKED and not chosen.dropout
-    found = error(works["attile"](), q, k, v, d_o, causal) if checked else None  # for the last head, which has no NaN
-    if found is not None and not found <= MOST_ERROR:
-        raise SystemExit(f"{case}: the relative error is {found:.3g}")
+    errors = {name: error(work(), q, k, v, d_o, causal) for name, work in works.items()} if checked else {}  # of the last head, without NaN
+    for name, found in errors.items():
+        if not found <= MOST_ERROR:
+            raise SystemExit(f"{case}: the relative error of {name} is {found:.3g}")
     rounds, state = sample(works, flush, chosen.rounds, monitor)
     times = {name: statistics.median(found) for name, found in rounds.items()}
-    return {**dataclasses.asdict(case), "error": found, "ms": times, "rounds": rounds, "state": state,
+    return {**dataclasses.asdict(case), "error": errors.get("attile"), "ms": times, "rounds": rounds, "state": state,
             "tflops": {name: case.flops / ms / 1e9 for name, ms in times.items()}}
 
 
@@ -181,6 +205,7 @@ def main():
     parser.add_argument("--packed", action="store_true", help="sequences one behind another (layout ragged), ours alone")
     parser.add_argument("--dropout", type=float, default=0, metavar="P", help="the probability that a weight is dropped")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
+    fa3.add_option(parser)
     parser.add_argument("--commit", help="what is measured")
     chosen = parser.parse_args()
     if chosen.packed and chosen.dropout:

@@ -4,6 +4,10 @@
                     int kv_heads, int len_q, int len_kv, int head_dim, int causal, float scale, int num_splits,
                     void *stream);
 
+    int fa3_backward(const void *q, const void *k, const void *v, const void *o, const void *d_o, const float *lse,
+                     void *dq, void *dk, void *dv, int batch, int heads, int kv_heads, int len_q, int len_kv,
+                     int head_dim, int causal, float scale, int deterministic, void *stream);   for bench_backward.py
+
 in bf16 and FlashAttention-3's own layout (batch, length, heads, head_dim), contiguous; lse is (batch, heads, len_q); a
 causal mask aligns the last query and key; returns 0 on success.
 """
@@ -20,7 +24,8 @@ SPLITS = (1, 2, 4, 8)  # numbers of splits of the keys; the fastest counts, as i
 class Library:
     def __init__(self, path):
         try:
-            self._entry = ctypes.CDLL(str(path)).fa3_forward
+            self._library = ctypes.CDLL(str(path))
+            self._entry = self._library.fa3_forward
         except (OSError, AttributeError) as error:
             raise ValueError(f"{path}: expected a shared library with the entry fa3_forward, found: {error}; "
                              "bench/fa3.py says what to build") from error
@@ -33,6 +38,17 @@ class Library:
         if status:
             raise RuntimeError(f"fa3_forward returned {status} for head_dim {head_dim}, num_splits {num_splits}")
         return o
+
+    def backward(self, q, k, v, o, d_o, lse, gradients, causal, deterministic, stream):
+        """Writes the gradients (dq, dk, dv), laid out as q, k and v."""
+        batch, len_q, heads, head_dim = q.shape
+        entry = self._library.fa3_backward
+        entry.argtypes = [c_void_p] * 9 + [c_int] * 7 + [c_float, c_int, c_void_p]
+        status = entry(*(tensor.data_ptr() for tensor in (q, k, v, o, d_o, lse, *gradients)), batch, heads, k.shape[2], len_q,
+                       k.shape[1], head_dim, causal, head_dim**-0.5, deterministic, stream)
+        if status:
+            raise RuntimeError(f"fa3_backward returned {status} for head_dim {head_dim}")
+        return gradients
 
 
 def module_forward(q, k, v, causal, num_splits):

@@ -25,10 +25,11 @@
 //$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
 //$ launch attention_dk grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
-//$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added
+//$ launch attention_dk_dv_dq grid min(batch * heads * ((len_kv + block_n - 1) / block_n) * max((len_q + step_m - 1) / step_m, 1), sm_count) block block_threads shared shared_keys dependent if most_shares > 0
+//$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added and most_shares == 0
 //$ launch attention_dk_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
-//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16
+//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16 if most_shares == 0 else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16 + 8 * most_shares * (block_n / 16) + 2 * min(most_shares, min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)) * block_n * (head_dim + head_dim_v) * 4
 //$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows 64 cols 64
 //$ tensor_map v rows 64 cols 64
@@ -71,6 +72,7 @@ struct alignas(1024) SharedKeys {
     alignas(16) BiasTile bias[STAGES]; //$ if bias_copied
     Step step[STAGES];
     Item item[KEY_STAGES];
+    Shares shares; //$ if most_shares > 0
     int dq_sums[CONSUMERS]; // dQ tile that dq[] belongs to; negative after the last step //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
@@ -132,6 +134,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward); //$ if most_shares > 0
     if constexpr (DV)
         grid_dependency_wait();
     else

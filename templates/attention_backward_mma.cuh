@@ -23,6 +23,7 @@
 //$ require threads in [128, 256, 384]
 //$ let bfloat16 = dtype == bf16
 //$ let part_keys = block_n
+//$ let most_shares = 0
 //$ let steps_qk = (head_dim + 15) / 16
 //$ let steps_v = (head_dim_v + 15) / 16
 //$ let chunks = 2 * steps_qk

@@ -257,6 +257,8 @@ static void end_dependency(struct attile_block *shown, unsigned index, int ended
         fiber->waits = false;
 }
 
+static void order_blocks(void *object, int acquire) { (acquire ? race_acquire : race_release)(object); }
+
 static void check_access(struct attile_block *shown, unsigned index, const void *pointer, unsigned long long size,
                          int write, unsigned alignment, const void *pc) {
     struct fiber *fiber = fiber_of(shown, index);
@@ -356,6 +358,7 @@ static const struct attile_host host = {
     .products = units_products,
     .cluster = cluster_barrier,
     .dependency = end_dependency,
+    .order = order_blocks,
     .copy = copy,
     .fill = fill,
 };

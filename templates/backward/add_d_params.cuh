@@ -44,9 +44,8 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
 // Does the same for all steps of an item. `tiles`: number of dS tiles before it.
 __device__ __forceinline__ void add_d_params_of_item(const attention_backward_params &params, SharedKeys &shared, const Item &item,
                                                      int &tiles, int adder) {
-    const int group = params.forward.heads / params.forward.kv_heads;
     const attention_params &p = own_sequence(params.forward, item);
-    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(p, item);
 #pragma unroll 1
     for (;; tiles++) {
         const OtherTile tile = next_queries(p, walk);

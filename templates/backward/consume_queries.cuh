@@ -1,6 +1,7 @@
-//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed
+//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
+//$ include "backward/join_parts.cuh" if most_shares > 0
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it keeps in registers.
@@ -305,8 +306,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
     //$ end
 
-    // Stores dK and dV of the item to memory.
-    __device__ __forceinline__ void store() const {
+    // Stores dK and dV of the item to memory. //$ if most_shares == 0
+    // Stores dK and dV of the item to memory, unless other parts of the item are still missing. //$ else
+    __device__ __forceinline__ void store() {
+        if (!join_parts(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return; //$ if most_shares > 0
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;

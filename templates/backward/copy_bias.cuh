@@ -22,7 +22,6 @@ __device__ __forceinline__ void copy_bias_tile(BiasTile &to, const attention_par
 //$ note The loop of help_with_items(), written out: with a call, ptxas 13.0 spills 24 bytes here.
 // Copies the tiles of all steps of all items that the block takes.
 __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKeys &shared) {
-    const int group = all.heads / all.kv_heads;
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
 #pragma unroll 1
@@ -33,7 +32,7 @@ __device__ __forceinline__ void copy_bias(const attention_params &all, SharedKey
         if (item.key0 < 0)
             break;
         const attention_params &p = own_sequence(all, item);
-        QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+        QueryTiles walk = queries_of(p, item);
         bool last = false;
 #pragma unroll 1
         for (; !last; steps.count++) {

@@ -6,9 +6,9 @@
 // Draws which pairs of each Q tile dropout keeps: bit i of a consumer thread is for element i of its S^T. A Philox call covers 32 keys,
 // which are rows of two warps.
 __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
-    const int group = all.heads / all.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {

@@ -1,5 +1,7 @@
-//$ needs layout score block_n
+//$ needs layout score block_n most_shares dq_added
 //$ include "backward/order_of_tiles.cuh"
+//$ include "backward/other_tiles.cuh"
+//$ include "backward/shares.cuh" if most_shares > 0
 //$ include "backward/own_sequence.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
@@ -8,27 +10,79 @@
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
     Sequence sequence; //$ if layout != dense
+    //$ if most_shares > 0
+    int first_step, steps; // which of the item's steps this part has, if there are several parts
+    int part, parts, sums; // number of this part; number of all parts; where the first of several stores its sums
+    //$ end
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
+// Returns batch * kv_heads + kv_head of a tile.
+__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
+    // all batches of a head in succession: they often share what the score reads          //$ if score == custom_score
+    return tile.head % all.batch * all.kv_heads + tile.head / all.batch; //$ if score == custom_score
+    return tile.head;                                                    //$ else
+}
+
+// Returns the number of the next item, or share of items.
+__device__ __forceinline__ int next_number(int *counter, bool first) {
+    //$ if dq_added
+    // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
+    if (first)
+        return static_cast<int>(blockIdx.x);
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    return static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, taken, 0);
+    //$ else
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    return __shfl_sync(0xffffffffu, taken, 0);
+    //$ end
+}
+
+//$ if most_shares > 0
+// What the block has left of the share that it took: steps of the shared items.
+struct OpenShare {
+    int next, end;
+};
+
+// Takes the next item, or part of an item; all lanes of the warp receive it.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
-    for (;;) {
-        const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0);
+    for (;; first = false) {
+        if (open.next == open.end) {
+            const int n = next_number(counter, first);
+            if (n < shares.whole) {
+                const TileOfHead tile = tile_in_order(n, heads, tiles);
+                return {kv_index_of(all, tile), tile.tile * BLOCK_N, 0, 0, 0, 1};
+            }
+            open.next = (n - shares.whole) * shares.steps;
+            if (open.next >= shares.total)
+                return {0, -1};
+            open.end = min(open.next + shares.steps, shares.total);
+        }
+        const SharedStep at = find_step(all, shares, open.next);
+        const TileOfHead tile = tile_in_order(at.item, heads, tiles);
+        const int begin = open.next - at.step, end = begin + at.steps; // of the item
+        const int first_step = max(at.step, ITEM_START), steps = min(end, open.end) - begin - first_step;
+        const int share = open.next / shares.steps;
+        const int first_share = (begin + ITEM_START) / shares.steps, last_share = (end - 1) / shares.steps;
+        open.next = min(end, open.end);
+        if (steps > 0)
+            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - ITEM_START, steps, share - first_share,
+                    last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
+    }
+}
+//$ else
+// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
+    for (;; first = false) {
+        const int n = next_number(counter, first);
         if (n >= heads * tiles)
             return {0, -1};
         const TileOfHead next = tile_in_order(n, heads, tiles);
-        const int key0 = next.tile * BLOCK_N;
-        //$ if score == custom_score
-        // all batches of a head in succession: they often share what the score reads
-        const int head = next.head / all.batch, kv_index = next.head % all.batch * all.kv_heads + head;
-        //$ else
-        const int kv_index = next.head;
-        //$ end
+        const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
         //$ if layout == dense
         return {kv_index, key0};
         //$ else
@@ -37,4 +91,13 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
             return {kv_index, key0, numbers_of(own)};
         //$ end
     }
+}
+//$ end
+
+// Returns the walk over the queries that see any of an item's keys.
+__device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
+    const int group = p.heads / p.kv_heads;
+    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    if (item.parts > 1) limit_to_steps(walk, p, item.first_step, item.steps); //$ if most_shares > 0
+    return walk;
 }

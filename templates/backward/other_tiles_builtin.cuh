@@ -1,4 +1,4 @@
-//$ needs mask block_m step_m step_n part_keys
+//$ needs mask block_m step_m step_n part_keys most_shares
 
 // Built-in masks.
 
@@ -11,15 +11,32 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
 // Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
 struct QueryTiles {
     int index, left, query, key0;
+    int steps; // most tiles that are left //$ if most_shares > 0
 };
 
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
-    return {index, heads, first_query(p, key0), key0};
+    return {index, heads, first_query(p, key0), key0, 0x7fffffff}; //$ if most_shares > 0
+    return {index, heads, first_query(p, key0), key0};             //$ else
 }
+//$ if most_shares > 0
+
+// Returns the number of these tiles per head.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
+}
+// Leaves `steps` of these tiles, from number first_step on.
+__device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention_params &p, int first_step, int steps) {
+    const int of_head = steps_of_head(p, walk.key0);
+    walk.index += first_step / of_head;
+    walk.query += first_step % of_head * STEP_M;
+    walk.steps = steps;
+}
+//$ end
 
 __device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
     while (walk.left > 0) {
         if (walk.query < p.len_q) {
+            if (walk.steps-- == 0) break; //$ if most_shares > 0
             const int query = walk.query;
             walk.query += STEP_M;
             unsigned whole = 0;

@@ -1,4 +1,4 @@
-//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added dq_in_turn
+//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added dq_in_turn most_shares
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 
@@ -26,12 +26,12 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
-    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
+    const int batch = item.kv_index / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step //$ if dq_in_turn
     int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added
-    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
@@ -99,19 +99,23 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    OpenShare open = {0, 0}; //$ if most_shares > 0
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         //$ if key_stages == 1
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
-        const Item item = take_item(params.backward.forward, counter);
+        const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
+        const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         //$ else
         //$ if mask == causal
         const Ring<KEY_STAGES> before = items + -1;
-        if (items.count > 0 && takes_late(params.backward.forward))
+        if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward)) //$ if most_shares > 0
+        if (items.count > 0 && takes_late(params.backward.forward))                          //$ else
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         //$ end
-        const Item item = take_item(params.backward.forward, counter);
+        const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
+        const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         //$ end
         if (elected) {

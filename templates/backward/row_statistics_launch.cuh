@@ -1,4 +1,4 @@
-//$ needs algorithm head_dim_v dq_width rows_padded layout dependent_launches
+//$ needs algorithm head_dim_v dq_width rows_padded layout dependent_launches most_shares
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
@@ -42,6 +42,10 @@ extern "C" __global__ void __launch_bounds__(128)
     //$ if algorithm == flash_async
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
+    //$ end
+    //$ if most_shares > 0
+    for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < PART_COUNTERS; i += gridDim.x * 128)
+        part_counters(all.forward)[i] = 0;
     //$ end
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)

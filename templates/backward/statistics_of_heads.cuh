@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width
+//$ needs algorithm vector_sums dq_width block_n most_shares
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -24,4 +24,10 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
+//$ end
+//$ if most_shares > 0
+// Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
+// parts follow (backward/join_parts.cuh).
+constexpr int PART_COUNTERS = 2 * MOST_SHARES * (BLOCK_N / 16);
+__device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 //$ end

@@ -7,5 +7,12 @@ __device__ __forceinline__ void add_to_memory(float *to, float a, float b, float
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
+// Adds to *to and returns the value before. Acquire and release, for all blocks: what this thread wrote or knew before is visible to those
+// that add afterwards, and what those that added before had written is visible to this thread.
+__device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+    return before;
+}
 
 #endif

@@ -140,6 +140,14 @@ ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_
 ATTILE_INLINE void add_to_memory(float *to, float a, float b, float c, float d) {
     atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
 }
+/* The one atomic that orders other accesses. */
+static ATTILE_UNWATCHED void attile_order(void *object, int acquire) { attile_self()->host->order(object, acquire); }
+ATTILE_INLINE int atomic_add_acq_rel(int *to, int value) {
+    attile_order(to, 0);
+    int before = atomicAdd(to, value);
+    attile_order(to, 1);
+    return before;
+}
 /* a in shared memory (s) or registers (r), times b in shared memory, as stored (n) or transposed (t), in k-steps of 16.
    Along a row the steps are 32 bytes apart, 4 in a panel of 128-byte rows. */
 static constexpr attile_word attile_columns(int step, int rows) {
