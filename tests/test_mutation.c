@@ -94,6 +94,7 @@ static const char *const files[] = {
     "backward/items.cuh",
     "backward/produce_queries.cuh",
     "backward/consume_queries.cuh",
+    "backward/join_parts.cuh",
     "backward/dq_rows.cuh",
     "backward/add_dq.cuh",
     "backward/dq_unit_launch.cuh",
@@ -204,6 +205,8 @@ static const struct {
     {BACKWARD_90A "mask=\"k <= q and q - k < 90\" head_dim=8 score=\"s + t[q - k + 900]\" params=\"t: float[1800]\" "
                   "wants=\"dq, dk, dv, d_t\"",
      "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no steps */
+    {BACKWARD_90A "mask=none head_dim=72", "heads=1,len_q=1500,len_kv=100"}, /* one item in parts */
+    {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
@@ -306,6 +309,7 @@ static const struct mutation {
     {" fill_bias(", NULL},
     {" copy_bias(copies.p", NULL},
     {"c.fill_bias(", NULL},
+    {"atomic_add_acq_rel(", "atomicAdd("}, /* what it publishes */
     {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty == Q_STAGES", "empty == 1"},
