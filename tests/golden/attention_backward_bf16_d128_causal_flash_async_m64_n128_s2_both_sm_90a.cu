@@ -43,6 +43,7 @@
      target/sm_90a_products.cuh
      backward/items.cuh
      backward/order_of_tiles.cuh
+     backward/shares.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/load_statistics.cuh
@@ -52,9 +53,10 @@
      backward/produce_queries.cuh
      backward/map_rows.cuh
      backward/consume_queries.cuh
+     backward/join_parts.cuh
+     target/sm_90_sums.cuh
      backward/dq_columns.cuh
      backward/part_of_dq.cuh
-     target/sm_90_sums.cuh
      backward/scores_ahead.cuh
      backward/turns.cuh
 
@@ -78,6 +80,7 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
+     most_shares         256                256
      rows_padded         64                 step_m
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
@@ -102,7 +105,7 @@
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 231424 bytes, may start before the launch ahead of it has ended
+     attention_dk_dv_dq: grid min(batch * heads * ((len_kv + 128 - 1) / 128) * max((len_q + 64 - 1) / 64, 1), sm_count), block 384, shared 231424 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -110,7 +113,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 bytes
+     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 128 * 256 * 4 bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -121,6 +124,7 @@ constexpr bool BFLOAT16 = true;         // dtype == bf16
 constexpr int STEP_M = 64;              // block_m
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
+constexpr int MOST_SHARES = 256;
 constexpr int ROWS_PADDED = 64;         // step_m
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
@@ -379,6 +383,10 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
+// Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
+// parts follow (backward/join_parts.cuh).
+constexpr int PART_COUNTERS = 2 * MOST_SHARES * (BLOCK_N / 16);
+__device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
 // to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
@@ -396,6 +404,8 @@ extern "C" __global__ void __launch_bounds__(128)
     launch_dependents();
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
+    for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < PART_COUNTERS; i += gridDim.x * 128)
+        part_counters(all.forward)[i] = 0;
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
@@ -507,15 +517,29 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
 // Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
 struct QueryTiles {
     int index, left, query, key0;
+    int steps; // most tiles that are left
 };
 
 __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int index, int heads, int key0) {
-    return {index, heads, first_query(p, key0), key0};
+    return {index, heads, first_query(p, key0), key0, 0x7fffffff};
+}
+
+// Returns the number of these tiles per head.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
+}
+// Leaves `steps` of these tiles, from number first_step on.
+__device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention_params &p, int first_step, int steps) {
+    const int of_head = steps_of_head(p, walk.key0);
+    walk.index += first_step / of_head;
+    walk.query += first_step % of_head * STEP_M;
+    walk.steps = steps;
 }
 
 __device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
     while (walk.left > 0) {
         if (walk.query < p.len_q) {
+            if (walk.steps-- == 0) break;
             const int query = walk.query;
             walk.query += STEP_M;
             unsigned whole = 0;
@@ -1254,6 +1278,69 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles)
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 
+// backward/shares.cuh
+
+// If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
+// are divided into equal shares, one for each block (Stream-K: Osama et al., PPoPP 2023, section 4). A share may begin and end within an
+// item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/join_parts.cuh).
+
+// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
+constexpr int ITEM_START = 3;
+// What the parts of an item cost more than the whole item, in steps: they start more often, and store and add sums.
+constexpr int COST_OF_PARTS = 6;
+constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
+
+struct alignas(16) Shares {
+    int whole; // number of items before the shared ones
+    int steps; // of a share
+    int total; // steps of all shared items
+};
+
+// Returns the number of steps over the queries that see keys of a tile, after ITEM_START that stand for the start of the item.
+__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
+    return ITEM_START + p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+}
+
+constexpr long long SHARED_BYTES = 40ll << 20; // most of the L2 cache
+
+// Divides the work of a launch. Tile 0 is the longest of a head.
+__device__ __forceinline__ Shares shares_of(const attention_params &p) {
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
+    const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = steps_of_tile(p, 0);
+    if (items > MOST_SHARED_ITEMS * blocks)
+        return {items, 1, 0};
+    const int shared = items;
+    int total = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; tile++)
+        total += heads * steps_of_tile(p, tile);
+    const int steps = (total + blocks - 1) / blocks;
+    // Blocks that begin at different steps read different queries: Q, dO and the sums of dQ must stay in the L2 cache.
+    const long long bytes = (shared / tiles + 1ll) * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+    if (steps + COST_OF_PARTS > longest || bytes > SHARED_BYTES)
+        return {items, 1, 0};
+    return {items - shared, steps, total};
+}
+
+// A step of the shared items, counted from 0 in the order of the items.
+struct SharedStep {
+    int item, step; // number of the item; step of the item
+    int steps;      // of the item
+};
+
+__device__ __forceinline__ SharedStep find_step(const attention_params &p, const Shares &shares, int step) {
+    int item = shares.whole, steps = steps_of_tile(p, 0);
+    // the tiles with the same number in all heads follow one another
+    const int heads = p.batch * p.kv_heads;
+#pragma unroll 1
+    for (int tile = 1; step >= heads * steps; tile++) {
+        step -= heads * steps;
+        item += heads;
+        steps = steps_of_tile(p, tile);
+    }
+    return {item + step / steps, step % steps, steps};
+}
+
 // backward/own_sequence.cuh
 
 // All sequences have one length, so the parameters of a kernel hold for the block's sequence.
@@ -1268,24 +1355,66 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 // workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
+    int first_step, steps; // which of the item's steps this part has, if there are several parts
+    int part, parts, sums; // number of this part; number of all parts; where the first of several stores its sums
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
-// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
+// Returns batch * kv_heads + kv_head of a tile.
+__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
+    return tile.head;
+}
+
+// Returns the number of the next item, or share of items.
+__device__ __forceinline__ int next_number(int *counter, bool first) {
+    // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
+    if (first)
+        return static_cast<int>(blockIdx.x);
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    return static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, taken, 0);
+}
+
+// What the block has left of the share that it took: steps of the shared items.
+struct OpenShare {
+    int next, end;
+};
+
+// Takes the next item, or part of an item; all lanes of the warp receive it.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
-    for (;;) {
-        const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0);
-        if (n >= heads * tiles)
-            return {0, -1};
-        const TileOfHead next = tile_in_order(n, heads, tiles);
-        const int key0 = next.tile * BLOCK_N;
-        const int kv_index = next.head;
-        return {kv_index, key0};
+    for (;; first = false) {
+        if (open.next == open.end) {
+            const int n = next_number(counter, first);
+            if (n < shares.whole) {
+                const TileOfHead tile = tile_in_order(n, heads, tiles);
+                return {kv_index_of(all, tile), tile.tile * BLOCK_N, 0, 0, 0, 1};
+            }
+            open.next = (n - shares.whole) * shares.steps;
+            if (open.next >= shares.total)
+                return {0, -1};
+            open.end = min(open.next + shares.steps, shares.total);
+        }
+        const SharedStep at = find_step(all, shares, open.next);
+        const TileOfHead tile = tile_in_order(at.item, heads, tiles);
+        const int begin = open.next - at.step, end = begin + at.steps; // of the item
+        const int first_step = max(at.step, ITEM_START), steps = min(end, open.end) - begin - first_step;
+        const int share = open.next / shares.steps;
+        const int first_share = (begin + ITEM_START) / shares.steps, last_share = (end - 1) / shares.steps;
+        open.next = min(end, open.end);
+        if (steps > 0)
+            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - ITEM_START, steps, share - first_share,
+                    last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
     }
+}
+
+// Returns the walk over the queries that see any of an item's keys.
+__device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
+    const int group = p.heads / p.kv_heads;
+    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    if (item.parts > 1) limit_to_steps(walk, p, item.first_step, item.steps);
+    return walk;
 }
 
 // backward/load_statistics.cuh
@@ -1493,6 +1622,7 @@ struct alignas(1024) SharedKeys {
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[KEY_STAGES];
+    Shares shares;
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier d_s_full[2], d_s_empty[2];
 };
@@ -1531,11 +1661,11 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
-    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
+    const int batch = item.kv_index / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1, sums_before = -1; // of the two steps before
-    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
@@ -1595,13 +1725,14 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    OpenShare open = {0, 0};
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         const Ring<KEY_STAGES> before = items + -1;
-        if (items.count > 0 && takes_late(params.backward.forward))
+        if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward))
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
-        const Item item = take_item(params.backward.forward, counter);
+        const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
             shared.item[stage] = item;
@@ -1615,6 +1746,85 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         __syncwarp();
         produce_steps(params, shared, shared.item[stage], steps);
     }
+}
+
+// target/sm_90_sums.cuh
+// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
+// under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Adds four floats, each atomically by itself; `to` is aligned to 16 bytes.
+__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+// Adds to *to and returns the value before. Acquire and release, for all blocks: what this thread wrote or knew before is visible to those
+// that add afterwards, and what those that added before had written is visible to this thread.
+__device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+    return before;
+}
+
+#endif
+
+// backward/join_parts.cuh
+
+// An item that several blocks computed in parts. Each warp stores its sums of a part, and the last one to do so adds the sums of all
+// parts, in their order: so dK and dV have equal bits from run to run.
+
+constexpr int WARPS_OF_ITEM = BLOCK_N / 16;                     // each has 16 keys
+constexpr int VECTORS_OF_PART = (HEAD_DIM + HEAD_DIM_V) / 2 / 4; // of four sums, per thread
+
+// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), behind the counters.
+__device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
+    // a share has two places: for an item that began in an earlier share, and for one that ends in a later share
+    const int place = part == 0 ? item.sums : item.sums / 2 * 2 + 2 * part;
+    return reinterpret_cast<float4 *>(part_counters(p) + PART_COUNTERS) + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
+}
+
+// Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.
+template <int COUNT>
+__device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_params &p, const Item &item, int parts, int warp, int place) {
+    constexpr int AT_ONCE = 16;
+#pragma unroll
+    for (int first = 0; first < COUNT / 4; first += AT_ONCE) {
+#pragma unroll
+        for (int i = 4 * first; i < min(4 * (first + AT_ONCE), COUNT); i++)
+            sum[i] = 0;
+#pragma unroll 1
+        for (int part = 0; part < parts; part++) {
+            const float4 *const from = sums_of_part(p, item, part, warp) + place;
+#pragma unroll
+            for (int i = first; i < min(first + AT_ONCE, COUNT / 4); i++) {
+                const float4 four = from[32 * i];
+                sum[4 * i] += four.x, sum[4 * i + 1] += four.y, sum[4 * i + 2] += four.z, sum[4 * i + 3] += four.w;
+            }
+        }
+    }
+}
+
+// True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
+__device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[HEAD_DIM / 2],
+                                           float (&dv)[HEAD_DIM_V / 2]) {
+    const int parts = same_in_warp(item.parts), lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    if (parts == 1)
+        return true;
+    float4 *const own = sums_of_part(p, item, item.part, warp) + lane;
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 8; i++)
+        own[32 * i] = make_float4(dk[4 * i], dk[4 * i + 1], dk[4 * i + 2], dk[4 * i + 3]);
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM_V / 8; i++)
+        own[32 * (HEAD_DIM / 8 + i)] = make_float4(dv[4 * i], dv[4 * i + 1], dv[4 * i + 2], dv[4 * i + 3]);
+    __syncwarp(); // before the arrival, which publishes the stores of all lanes
+    const int before = lane == 0 ? atomic_add_acq_rel(part_counters(p) + item.sums * WARPS_OF_ITEM + warp, 1) : 0;
+    if (same_in_warp(before) < parts - 1)
+        return false;
+    __syncwarp(); // lane 0 has acquired the sums of the others
+    add_parts(dk, p, item, parts, warp, lane);
+    add_parts(dv, p, item, parts, warp, lane + 32 * (HEAD_DIM / 8));
+    return true;
 }
 
 // backward/part_of_dq.cuh
@@ -1634,19 +1844,6 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
                 wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
     }
 }
-
-// target/sm_90_sums.cuh
-// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
-// under these names (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// Adds four floats, each atomically by itself; `to` is aligned to 16 bytes.
-__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-}
-
-#endif
 
 // backward/dq_columns.cuh
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
@@ -1866,8 +2063,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, step().sums);
     }
 
-    // Stores dK and dV of the item to memory.
-    __device__ __forceinline__ void store() const {
+    // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
+    __device__ __forceinline__ void store() {
+        if (!join_parts(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
@@ -1993,6 +2191,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward);
     if constexpr (DV)
         grid_dependency_wait();
     else

@@ -1265,19 +1265,38 @@ struct alignas(16) Item {
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
+// Returns batch * kv_heads + kv_head of a tile.
+__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
+    return tile.head;
+}
+
+// Returns the number of the next item, or share of items.
+__device__ __forceinline__ int next_number(int *counter, bool first) {
+    // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
+    if (first)
+        return static_cast<int>(blockIdx.x);
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    return static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, taken, 0);
+}
+
 // Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter) {
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
-    for (;;) {
-        const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-        const int n = __shfl_sync(0xffffffffu, taken, 0);
+    for (;; first = false) {
+        const int n = next_number(counter, first);
         if (n >= heads * tiles)
             return {0, -1};
         const TileOfHead next = tile_in_order(n, heads, tiles);
-        const int key0 = next.tile * BLOCK_N;
-        const int kv_index = next.head;
+        const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
         return {kv_index, key0};
     }
+}
+
+// Returns the walk over the queries that see any of an item's keys.
+__device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
+    const int group = p.heads / p.kv_heads;
+    QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
+    return walk;
 }
 
 // backward/load_statistics.cuh
@@ -1542,11 +1561,11 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
-    const int batch = item.kv_index / all.kv_heads, group = all.heads / all.kv_heads;
+    const int batch = item.kv_index / all.kv_heads;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step
-    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
@@ -1601,7 +1620,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
-        const Item item = take_item(params.backward.forward, counter);
+        const Item item = take_item(params.backward.forward, counter, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
             shared.item[stage] = item;
@@ -1650,9 +1669,9 @@ template <typename Work> __device__ __forceinline__ void help_with_items(SharedK
 // Draws which pairs of each Q tile dropout keeps: bit i of a consumer thread is for element i of its S^T. A Philox call covers 32 keys,
 // which are rows of two warps.
 __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKeys &shared, const Item &item, Ring<STAGES> &ring, int drawer) {
-    const int group = all.heads / all.kv_heads, lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
-    QueryTiles walk = query_tiles(own_sequence(all, item), item.kv_index * group, group, item.key0);
+    QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
     for (; !last; ring.count++) {
@@ -1943,7 +1962,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     // Stores dK and dV of the item to memory.
-    __device__ __forceinline__ void store() const {
+    __device__ __forceinline__ void store() {
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
