@@ -248,7 +248,7 @@ MUTANTS = [
     ("templates/backward/produce_queries.cuh", "step.late_sums = sums;", "step.late_sums = max(sums - 1, 0);", "test_backward_async"),
     ("templates/backward/dq_columns.cuh", "i < DQ_COLUMNS / 8", "i < DQ_COLUMNS / 8 - 1", "test_backward_async"),
     ("templates/backward/join_parts.cuh", "part < parts; part++", "part < parts - 1; part++", "test_backward_async"),
-    ("templates/backward/shares.cuh", "step % steps, steps", "step % steps, steps - 1", "test_backward_async"),
+    ("templates/backward/items.cuh", " + (first_share * shares.steps < begin)", "", "test_backward_async"),
     ("templates/backward/order_of_tiles.cuh", "heads - last + (n - before) % last", "(n - before) % last", "test_backward_async"),
     ("templates/backward/repeat_rows.cuh", "s[7] = kept ? pair.weight : 0,", "s[7] = pair.weight,", "test_backward_strange"),
     ("templates/backward/repeat_keys.cuh", "factor_of_dv = p.dropout_factor;", "factor_of_dv = 1;",

@@ -1,6 +1,6 @@
 /* attention_backward_async.cu: bits that do not vary where the problem asks for that, tensors that TMA cannot take, and
    what it refuses. The sweep (specs/attention_backward_async.yaml) checks that the numbers are right, except for the
-   test of many tiles. */
+   tests of many tiles and of items in parts. */
 #include "attile.h"
 #include "check.h"
 #include "session.h"
@@ -168,6 +168,23 @@ Test(backward_async, says_what_it_cannot_do) {
     att_close(session);
 }
 
+/* Checks the gradients of one problem against the oracle. */
+static void check_shape(const char *problem, const char *schedule, const struct shape *shape, uint64_t seed) {
+    const struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
+    att_session *session = open_host(seed);
+    att_kernel *kernel;
+    struct workload workload;
+    struct check_result result;
+    struct text error = {0};
+    cr_assert_eq(att_find(session, problem, schedule, &kernel), ATT_OK, "%s", att_message(session));
+    cr_assert(workload_make(&workload, &kernel->variant.knobs, shape, NULL, 1, &error), "%s", text_string(&error));
+    cr_expect(check_run(session, kernel, &workload, &options, &result), "%s, seed %d\n%s", att_kernel_name(kernel),
+              (int)seed, text_string(&result.report));
+    check_free(&result);
+    workload_free(&workload);
+    att_close(session);
+}
+
 /* More tiles than are ordered by length across heads (templates/backward/order_of_tiles.cuh). */
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
     static const char *const schedules[][2] = {
@@ -177,22 +194,31 @@ Test(backward_async, tiles_of_many_heads_are_all_computed) {
         {"target=sm_80", "algorithm=flash_mma"},
     };
     static const struct shape shape = {.batch = 8, .heads = 100, .kv_heads = 100, .len_q = 130, .len_kv = 130};
-    att_session *session = open_host(0);
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
-        const struct check_options options = {.layout = LAYOUT_PACKED, .shown = 3};
         char problem[128];
-        att_kernel *kernel;
-        struct workload workload;
-        struct check_result result;
-        struct text error = {0};
         snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=8 mask=causal %s",
                  schedules[i][0]);
-        cr_assert_eq(att_find(session, problem, schedules[i][1], &kernel), ATT_OK, "%s", att_message(session));
-        cr_assert(workload_make(&workload, &kernel->variant.knobs, &shape, NULL, 1, &error), "%s", text_string(&error));
-        cr_expect(check_run(session, kernel, &workload, &options, &result), "%s\n%s", att_kernel_name(kernel),
-                  text_string(&result.report));
-        check_free(&result);
-        workload_free(&workload);
+        check_shape(problem, schedules[i][1], &shape, 0);
     }
-    att_close(session);
+}
+
+/* Blocks share the steps of items (templates/backward/shares.cuh): of one item, of three, and of four whose
+   lengths differ. The seeds give 4 and 3 multiprocessors. */
+Test(backward_async, items_in_parts_have_the_same_gradients) {
+    static const struct {
+        const char *mask;
+        struct shape shape;
+    } cases[] = {
+        {"none", {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 1500, .len_kv = 100}},
+        {"none", {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 2000, .len_kv = 300}},
+        {"causal", {.batch = 1, .heads = 8, .kv_heads = 1, .len_q = 500, .len_kv = 450}},
+    };
+    static const uint64_t seeds[] = {0, 4};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++) {
+            char problem[128];
+            snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=72 target=sm_90a mask=%s",
+                     cases[i].mask);
+            check_shape(problem, "algorithm=flash_async", &cases[i].shape, seeds[s]);
+        }
 }
