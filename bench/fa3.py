@@ -42,7 +42,10 @@ class Library:
     def backward(self, q, k, v, o, d_o, lse, gradients, causal, deterministic, stream):
         """Writes the gradients (dq, dk, dv), laid out as q, k and v."""
         batch, len_q, heads, head_dim = q.shape
-        entry = self._library.fa3_backward
+        try:
+            entry = self._library.fa3_backward
+        except AttributeError as error:
+            raise ValueError(f"{error}; bench/fa3.py says what to build") from error
         entry.argtypes = [c_void_p] * 9 + [c_int] * 7 + [c_float, c_int, c_void_p]
         status = entry(*(tensor.data_ptr() for tensor in (q, k, v, o, d_o, lse, *gradients)), batch, heads, k.shape[2], len_q,
                        k.shape[1], head_dim, causal, head_dim**-0.5, deterministic, stream)
