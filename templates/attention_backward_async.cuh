@@ -1,5 +1,5 @@
 //$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
-//$ needs mask_tables apart dq_added
+//$ needs mask_tables apart dq_added by_role
 
 //$ note The problems it computes.
 //$ require target == sm_90a
@@ -15,7 +15,6 @@
 //$ note Its schedules: defaults, values worth trying, limits.
 //$ let plain = score != custom_score and mask != custom_mask and dropout == 0
 //$ let short_rows = head_dim + head_dim_v <= 192
-//$ default block_n = 128
 //$ default stages = 2
 //$ if dq_added
 //$ note block_m is the number of queries per step. With 128 queries, registers hold P only in 16 bits, and only for short rows.
@@ -24,10 +23,10 @@
 //$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns (within a panel), or all of dQ in every second
 //$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
-//$ let dq_in_turn = block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
-//$ default overlap = intra_warpgroup if dq_in_turn else both
+//$ let dq_in_turn = not by_role and block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
+//$ default overlap = intra_warpgroup if dq_in_turn or by_role else both
 //$ let step_m = block_m
-//$ let step_n = 64
+//$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
 //$ else
 //$ default block_m = 128
@@ -42,10 +41,10 @@
 //$ let dq_staged = weights_packed
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
-//$ tune block_n in [128]
+//$ tune block_n in [96, 128]
 //$ tune stages in [2]
 //$ tune overlap in [intra_warpgroup, both]
-//$ require block_n == 128
+//$ require block_n == 128 or by_role
 //$ require stages == 2
 //$ require overlap in [intra_warpgroup, both]
 
@@ -59,21 +58,25 @@
 //$ let pingpong_schedule = overlap == both
 //$ note If registers hold no dQ, they have room for K and V as operands.
 //$ let keys_in_registers = plain and not dq_added and head_dim + head_dim_v <= 128
-//$ let consumers = 2
+//$ let consumers = 3 if by_role else 2
 //$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
-//$ let part_keys = 64
+//$ let part_keys = block_n if by_role else 64
+//$ let key_rows = part_keys
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares; up to d 64,
 //$ note they win only under a causal mask.
 //$ let most_shares = 256 if dq_added and layout == dense and plain and (mask == causal or not long_steps) else 0
+//$ note Sums of an item in parts: of each warp, vectors of four for each lane.
+//$ let warps_of_item = 4 * consumers
+//$ let part_vectors = 2 * block_n / 8 if by_role else (head_dim + head_dim_v) / 8
 //$ let rows_padded = step_m
 //$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
 //$ if dq_added
-//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 else 32 * panels
+//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or by_role else 32 * panels
 //$ let dq_width = 64 * panels
 //$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
-//$ let gradient_bytes = 2 * block_n * 2 * step_m + dq_bytes
+//$ let gradient_bytes = 3 * step_m * 128 * ((block_n + 63) / 64) if by_role else 2 * block_n * 2 * step_m + dq_bytes
 //$ else
 //$ let dq_columns = 0
 //$ let dq_width = 0
@@ -88,6 +91,9 @@
 //$ let consumers_spare = apart and score != custom_score or short_rows
 //$ let producer_registers = 24 if not consumers_spare else 56 if dropout == 1 and layout == dense else 40 if dropout == 1 or mask_tables > 0 else 24
 //$ let consumer_registers = 224 if producer_registers == 56 else 232 if producer_registers == 40 else 240
+
+//$ note Of three warpgroups, the one that computes dS has registers for dP of half of the keys.
+//$ let d_weight_keys = block_n / 2 if by_role else step_n
 
 //$ note Shared memory.
 //$ let key_bytes = block_n * 128 * (panels + panels_v)

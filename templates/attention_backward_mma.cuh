@@ -24,6 +24,7 @@
 //$ let bfloat16 = dtype == bf16
 //$ let part_keys = block_n
 //$ let most_shares = 0
+//$ let warps_of_item = 0
 //$ let steps_qk = (head_dim + 15) / 16
 //$ let steps_v = (head_dim_v + 15) / 16
 //$ let chunks = 2 * steps_qk

@@ -214,11 +214,14 @@ Test(backward_async, items_in_parts_have_the_same_gradients) {
         {"causal", {.batch = 1, .heads = 8, .kv_heads = 1, .len_q = 500, .len_kv = 450}},
     };
     static const uint64_t seeds[] = {0, 4};
+    static const int head_dims[] = {72, 136}; /* warps, or warpgroups, join the parts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++) {
-            char problem[128];
-            snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=72 target=sm_90a mask=%s",
-                     cases[i].mask);
-            check_shape(problem, "algorithm=flash_async", &cases[i].shape, seeds[s]);
-        }
+        for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++)
+            for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+                char problem[128];
+                snprintf(problem, sizeof problem,
+                         "family=attention_backward dtype=bf16 head_dim=%d target=sm_90a mask=%s", head_dims[d],
+                         cases[i].mask);
+                check_shape(problem, "algorithm=flash_async", &cases[i].shape, seeds[s]);
+            }
 }

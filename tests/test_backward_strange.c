@@ -90,6 +90,8 @@ Test(backward_strange, reach_no_other_rows_on_hopper_through_dropout) {
 
 Test(backward_strange, reach_no_other_rows_on_hopper_in_long_rows) {
     check_inputs(HOPPER "bf16 head_dim=192 mask=causal", "algorithm=flash_async");
+    check_inputs(HOPPER "fp16 head_dim=136 head_dim_v=128 mask=causal", "algorithm=flash_async");
+    check_inputs(HOPPER "bf16 head_dim=208 mask=causal", "algorithm=flash_async");
 }
 
 Test(backward_strange, reach_no_other_rows_without_tensor_cores) {

@@ -95,6 +95,13 @@ static const char *const files[] = {
     "backward/produce_queries.cuh",
     "backward/consume_queries.cuh",
     "backward/join_parts.cuh",
+    "backward/keys_by_consumer.cuh",
+    "backward/keys_by_role.cuh",
+    "backward/role_steps.cuh",
+    "backward/role_of_weights.cuh",
+    "backward/role_of_gradients.cuh",
+    "backward/role_of_dq.cuh",
+    "backward/panel_sums.cuh",
     "backward/dq_rows.cuh",
     "backward/add_dq.cuh",
     "backward/dq_unit_launch.cuh",
@@ -208,7 +215,9 @@ static const struct {
     {BACKWARD_90A "mask=none head_dim=72", "heads=1,len_q=1500,len_kv=100"},             /* one item in parts */
     {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
-    {BACKWARD_90A "mask=causal head_dim=136", "heads=3,len_q=260,len_kv=260"},
+    {BACKWARD_90A "mask=causal head_dim=136 block_n=128", "heads=3,len_q=260,len_kv=260"},
+    {BACKWARD_90A "mask=causal head_dim=136", "heads=5,kv_heads=5,len_q=260,len_kv=330"}, /* some items have no steps */
+    {BACKWARD_90A "mask=none head_dim=136", "heads=1,len_q=1000,len_kv=90"},              /* one item in parts */
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 layout=ragged", "batch=3,heads=1,len_q=300,len_kv=130"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},
@@ -256,6 +265,12 @@ static const struct mutation {
     {" release(&", NULL},
     {"release_keys(&", NULL},
     {"release_by_warps(&", NULL},
+    {" release_queries(", NULL},
+    {" release_d_o(", NULL},
+    {" await_weights(", NULL},
+    {" await_d_s(", NULL},
+    {" await_warps(", NULL},
+    {"1 + 4 + 1);", "1 + 4);"}, /* arrivals of roles */
     {"shared.dq_sums[index] = sums;", ";"},
     {"sums + consumer", "sums"},
     {"HEAD_DIM * 64", "HEAD_DIM * 32"},

@@ -1,23 +1,22 @@
-//$ needs mask score block_n panels panels_v consumers stages d_o_stages key_stages step_m dq_added dq_in_turn most_shares
+//$ needs mask score block_n panels panels_v stages d_o_stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 
 // Loads K and V of an item. Called by one thread.
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, int stage) {
-    const Item &item = shared.item[stage];
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
-    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-        const int key = map_key(p, item.key0 + 64 * consumer);
+    for (int part = 0; part < KEY_PARTS; part++) {
+        const int key = map_key(p, item.key0 + PART_KEYS * part);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS; panel++)
-            tma_load(shared.k[stage][consumer][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS_V; panel++)
-            tma_load(shared.v[stage][consumer][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
 }
 
@@ -30,7 +29,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step //$ if dq_in_turn
-    int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added
+    int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role
     QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool last = false;
 #pragma unroll 1
@@ -50,6 +49,9 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             //$ if dq_in_turn
             step.late_sums = sums;
             sums = last ? sums : tile_of_query(p, tile.index, tile.first);
+            //$ elif by_role
+            if (!last)
+                step.sums = tile_of_query(p, tile.index, tile.first);
             //$ elif dq_added
             step.late_sums = sums_before;
             sums_before = sums;
@@ -119,15 +121,15 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         //$ end
         if (elected) {
-            shared.item[stage] = item;
+            shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
-                load_keys(params, shared, stage);
+                load_keys(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[stage], steps);
+        produce_steps(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
     }
 }

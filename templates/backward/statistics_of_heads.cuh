@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width block_n most_shares
+//$ needs algorithm vector_sums dq_width most_shares warps_of_item
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -28,6 +28,6 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 //$ if most_shares > 0
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
 // parts follow (backward/join_parts.cuh).
-constexpr int PART_COUNTERS = 2 * MOST_SHARES * (BLOCK_N / 16);
+constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
 __device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 //$ end

@@ -50,10 +50,12 @@
      backward/weigh_keys_scaled.cuh
      backward/weigh_key_slopes.cuh
      backward/repeat_keys.cuh
+     backward/keys_by_consumer.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
      backward/consume_queries.cuh
      backward/join_parts.cuh
+     backward/parts.cuh
      target/sm_90_sums.cuh
      backward/dq_columns.cuh
      backward/part_of_dq.cuh
@@ -80,7 +82,10 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
+     key_rows            64                 part_keys
      most_shares         256                256
+     warps_of_item       8                  4 * consumers
+     part_vectors        32                 (head_dim + head_dim_v) / 8
      rows_padded         64                 step_m
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
@@ -113,7 +118,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 128 * 256 * 4 bytes
+     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 8 * 32 * 512 bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -125,6 +130,8 @@ constexpr int STEP_M = 64;              // block_m
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
 constexpr int MOST_SHARES = 256;
+constexpr int WARPS_OF_ITEM = 8;        // 4 * consumers
+constexpr int PART_VECTORS = 32;        // (head_dim + head_dim_v) / 8
 constexpr int ROWS_PADDED = 64;         // step_m
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
@@ -385,7 +392,7 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 }
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
 // parts follow (backward/join_parts.cuh).
-constexpr int PART_COUNTERS = 2 * MOST_SHARES * (BLOCK_N / 16);
+constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
 __device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
@@ -1243,14 +1250,14 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
 
 constexpr int ROWS_OF_STEP = 16 * 128 / 16, COLUMNS_OF_STEP = 16 * 2 / 16;
 
-// sum (64, N) = own (64, DIM) other (N, DIM)^T
-template <int DIM, int N>
+// sum (64, N) = own (64, DIM) other (N, DIM)^T; `other` begins in panels of ROWS rows.
+template <int DIM, int N, int ROWS = N>
 __device__ __forceinline__ void multiply_rows(float (&sum)[N / 2], unsigned long long own, unsigned long long other) {
     wgmma_ss<N, false, false, true, BFLOAT16>(sum, own, other);
 #pragma unroll
     for (int step = 1; step < (DIM + 15) / 16; step++)
         wgmma_ss<N, true, false, true, BFLOAT16>(sum, own + step / 4 * (64 * 128 / 16) + step % 4 * COLUMNS_OF_STEP,
-                                                 other + step / 4 * (N * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
+                                                 other + step / 4 * (ROWS * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
 }
 
 // sum (64, DIM) += weights (64, N) other (N, DIM), with weights in the registers of the threads that own their rows
@@ -1611,7 +1618,11 @@ struct Step {
     int sums, late_sums; // dQ tile of this step, or of the last one at the end of an item; dQ tile of two steps before
 };
 
+// backward/keys_by_consumer.cuh
+
 // --- dK and dV: keys down, queries across
+
+constexpr int ITEMS_KEPT = KEY_STAGES;
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
@@ -1638,21 +1649,20 @@ __device__ __forceinline__ int map_batch(int batch) { return batch; }
 // backward/produce_queries.cuh
 
 // Loads K and V of an item. Called by one thread.
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, int stage) {
-    const Item &item = shared.item[stage];
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
-    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-        const int key = map_key(p, item.key0 + 64 * consumer);
+    for (int part = 0; part < KEY_PARTS; part++) {
+        const int key = map_key(p, item.key0 + PART_KEYS * part);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS; panel++)
-            tma_load(shared.k[stage][consumer][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS_V; panel++)
-            tma_load(shared.v[stage][consumer][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
 }
 
@@ -1735,16 +1745,16 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
-            shared.item[stage] = item;
+            shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
-                load_keys(params, shared, stage);
+                load_keys(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[stage], steps);
+        produce_steps(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
     }
 }
 
@@ -1768,13 +1778,12 @@ __device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
 
 #endif
 
-// backward/join_parts.cuh
+// backward/parts.cuh
 
-// An item that several blocks computed in parts. Each warp stores its sums of a part, and the last one to do so adds the sums of all
-// parts, in their order: so dK and dV have equal bits from run to run.
+// Sums of items that several blocks computed in parts. Each warp stores its sums of a part, and the last one to do so adds the sums of
+// all parts, in their order: so dK and dV have equal bits from run to run.
 
-constexpr int WARPS_OF_ITEM = BLOCK_N / 16;                     // each has 16 keys
-constexpr int VECTORS_OF_PART = (HEAD_DIM + HEAD_DIM_V) / 2 / 4; // of four sums, per thread
+constexpr int VECTORS_OF_PART = PART_VECTORS; // of four sums, per thread
 
 // Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), behind the counters.
 __device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
@@ -1803,6 +1812,8 @@ __device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_p
         }
     }
 }
+
+// backward/join_parts.cuh
 
 // True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
 __device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[HEAD_DIM / 2],

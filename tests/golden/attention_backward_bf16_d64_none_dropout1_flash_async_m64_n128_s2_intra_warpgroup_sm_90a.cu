@@ -51,6 +51,7 @@
      backward/weigh_keys_scaled.cuh
      backward/weigh_key_slopes.cuh
      backward/repeat_keys.cuh
+     backward/keys_by_consumer.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
      backward/draw_queries.cuh
@@ -83,6 +84,7 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
+     key_rows            64                 part_keys
      rows_padded         64                 step_m
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
@@ -1219,14 +1221,14 @@ __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a
 
 constexpr int ROWS_OF_STEP = 16 * 128 / 16, COLUMNS_OF_STEP = 16 * 2 / 16;
 
-// sum (64, N) = own (64, DIM) other (N, DIM)^T
-template <int DIM, int N>
+// sum (64, N) = own (64, DIM) other (N, DIM)^T; `other` begins in panels of ROWS rows.
+template <int DIM, int N, int ROWS = N>
 __device__ __forceinline__ void multiply_rows(float (&sum)[N / 2], unsigned long long own, unsigned long long other) {
     wgmma_ss<N, false, false, true, BFLOAT16>(sum, own, other);
 #pragma unroll
     for (int step = 1; step < (DIM + 15) / 16; step++)
         wgmma_ss<N, true, false, true, BFLOAT16>(sum, own + step / 4 * (64 * 128 / 16) + step % 4 * COLUMNS_OF_STEP,
-                                                 other + step / 4 * (N * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
+                                                 other + step / 4 * (ROWS * 128 / 16) + step % 4 * COLUMNS_OF_STEP);
 }
 
 // sum (64, DIM) += weights (64, N) other (N, DIM), with weights in the registers of the threads that own their rows
@@ -1511,7 +1513,11 @@ struct Step {
     int late_sums; // dQ tile of the previous step
 };
 
+// backward/keys_by_consumer.cuh
+
 // --- dK and dV: keys down, queries across
+
+constexpr int ITEMS_KEPT = KEY_STAGES;
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
@@ -1538,21 +1544,20 @@ __device__ __forceinline__ int map_batch(int batch) { return batch; }
 // backward/produce_queries.cuh
 
 // Loads K and V of an item. Called by one thread.
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, int stage) {
-    const Item &item = shared.item[stage];
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
 #pragma unroll 1
-    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
-        const int key = map_key(p, item.key0 + 64 * consumer);
+    for (int part = 0; part < KEY_PARTS; part++) {
+        const int key = map_key(p, item.key0 + PART_KEYS * part);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS; panel++)
-            tma_load(shared.k[stage][consumer][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS_V; panel++)
-            tma_load(shared.v[stage][consumer][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
+            tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
 }
 
@@ -1623,16 +1628,16 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         const Item item = take_item(params.backward.forward, counter, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         if (elected) {
-            shared.item[stage] = item;
+            shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
-                load_keys(params, shared, stage);
+                load_keys(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[stage], steps);
+        produce_steps(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
     }
 }
 
