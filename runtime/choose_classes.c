@@ -2,7 +2,7 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = 6 }; /* the first classes of a kind */
+enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS }; /* the first classes of a kind */
 _Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
 _Static_assert(TILES + TILE_ROWS == SIZE_CLASSES, "a class for each row of the table of tiles");
 
@@ -34,8 +34,8 @@ int choose_class(const struct request *request, const struct variant *found, con
             if (rows <= LEAST_ROWS << i)
                 return DECODE + i;
         const int packing = choose_packing(found, shape);
-        if (packing)
-            return packing == PACKED_ROWS ? PACK : PACK + 1;
+        if (packing >= 0)
+            return PACK + packing;
     }
     struct shape in_parts = *shape;
     if (!room || !plan_split(&found->splits, &in_parts))
@@ -71,8 +71,10 @@ bool choose_for_class(struct att_session *session, const struct request *request
     }
     if (size_class < PACK_FEW)
         return choose_decode(session, request, &tables, LEAST_ROWS << (size_class - DECODE), choice);
+    const struct packing *packing = &choose_packings[size_class - PACK];
     if (!knob_in(choice->variant.used, KNOB_pack_gqa) || found->pack_gqa != 0 ||
-        !choose_pack(session, request, &tables, size_class == PACK ? PACKED_ROWS : AUTO, choice))
+        (packing->single && found->algorithm != algorithm_flash_async) ||
+        !choose_pack(session, request, &tables, packing, choice))
         return false;
     choose_split(session, request, &tables, choice);
     return true;
@@ -83,10 +85,14 @@ void choose_print_class(int size_class, struct text *text) {
         text_print(text, "up to %d rows of Q that share a K/V head, where K and V are large", TUNED_FEW_ROWS);
     else if (size_class < PACK_FEW)
         text_print(text, "up to %d rows of Q that share a K/V head", LEAST_ROWS << (size_class - DECODE));
-    else if (size_class == PACK)
-        text_print(text, "up to %d rows of Q that share a K/V head", PACKED_ROWS);
-    else if (size_class < TILES)
-        text_print(text, "so few queries that half of the Q tiles hold them when heads of a group share tiles");
-    else
+    else if (size_class < TILES) {
+        const struct packing *packing = &choose_packings[size_class - PACK];
+        if (packing->block_m == PACKED_ROWS)
+            text_print(text, "up to %d rows of Q that share a K/V head", PACKED_ROWS);
+        else
+            text_print(text, "so few queries that half of the Q tiles hold them when heads of a group share tiles");
+        if (packing->single)
+            text_print(text, ", at most one Q tile for each SM");
+    } else
         choose_print_tile_row(size_class - TILES, text);
 }

@@ -95,14 +95,22 @@ bool choose_tiles(const struct att_session *session, const struct request *reque
 
 /* choose_sizes.c */
 
+/* The ways in which heads of a group share Q tiles. */
+enum { PACKINGS = 4 };
+extern const struct packing {
+    bool single;                           /* each SM has at most one tile, before keys are split */
+    int block_m, block_n, stages, rescale; /* AUTO: the template's choice */
+} choose_packings[PACKINGS];
+
 /* If the queries of a head fill so little of a Q tile that half of the tiles suffice when the heads of a group share
-   them, the heads share tiles: the group then reads K and V once. Returns the rows of such a tile: the smallest, if it
-   holds all rows of a group, else AUTO; 0 = not shared. `apart`: the variant whose tiles are not shared. */
+   them, the heads share tiles: the group then reads K and V once. Returns the row of choose_packings, -1 = not shared.
+   `apart`: the variant whose tiles are not shared. To see if half suffice, shared tiles count as if they had as many
+   rows. */
 int choose_packing(const struct variant *apart, const struct shape *shape);
 
-/* Replaces the choice by a kernel whose heads share tiles of `block_m` rows. */
+/* Replaces the choice by a kernel whose heads share tiles. */
 bool choose_pack(const struct att_session *session, const struct request *request, const struct table_list *tables,
-                 int block_m, struct choice *choice);
+                 const struct packing *packing, struct choice *choice);
 
 /* A kernel that may split keys costs nothing when it does not split them. So it is the first choice unless the hints
    say that it never will, for masks that are words and plain scores, whose loops are the same with it. If the tiles of
