@@ -76,7 +76,7 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_tiles.c */
 
-enum { TILE_ROWS = 18 };
+enum { TILE_ROWS = 19 };
 
 /* Returns the row of the table of tiles that suits launches of these sizes, -1 = none. `in_parts`: the variant that
    would split the keys, into `parts`; tiles with all keys must be faster than it. */

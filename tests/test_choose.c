@@ -258,6 +258,14 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=256 batch=32 heads=32 len_q=640 len_kv=640", "_lazy_", false}, /* five Q tiles do not pair up */
         {"head_dim=256 mask=causal batch=8 heads=32 len_q=2048 len_kv=2048", "_lazy_", true},
         {"head_dim=256 mask=causal batch=2 heads=32 len_q=8192 len_kv=8193", "_lazy_", false},
+        {"head_dim=128 mask=causal batch=4 heads=12 len_q=777 len_kv=777", "_m128_n128_s2_both_lazy_", true},
+        {"head_dim=128 mask=causal batch=3 heads=12 len_q=800 len_kv=800", "_m128_n128_s2_both_lazy_", true},
+        {"head_dim=128 mask=causal batch=3 heads=12 len_q=900 len_kv=900", "_m192_n64_s2_intra_warpgroup_from_sum_",
+         true},
+        {"head_dim=128 mask=causal batch=4 heads=12 len_q=801 len_kv=801", "_m192_", true},
+        {"head_dim=128 mask=causal batch=4 heads=32 len_q=300 len_kv=300", "_m128_n128_s2_both_lazy_", true},
+        {"head_dim=128 mask=causal batch=1 heads=24 len_q=2048 len_kv=2048", "_m128_n128_s2_both_lazy_", false},
+        {"head_dim=64 mask=causal batch=4 heads=12 len_q=777 len_kv=777", "_m192_", true},
         /* mma.sync: two tiles of 64 rows per SM, four with a causal mask */
         {"head_dim=64 target=sm_80 batch=1 heads=32 len_q=512 len_kv=512", "_flash_mma_m64_n128_t128_s2_halves_", true},
         {"head_dim=128 target=sm_80 batch=1 heads=32 len_q=512 len_kv=512", "_flash_mma_m64_n64_t128_s3_off_lazy_",
@@ -944,6 +952,7 @@ Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
         {"head_dim=128 mask=causal", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s4_"},
         {"head_dim=128 mask=causal", "batch=1 heads=32 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_"},
         {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n128_s2_both_lazy_sections_per_tile_"},
+        {"head_dim=128 mask=causal", "batch=4 heads=12 len_q=777 len_kv=777", "_m128_n128_s2_both_lazy_"},
         {"head_dim=256 mask=causal", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m64_n64_s2_"},
         {"head_dim=64 mask=\"k <= q and q - k < 99\"", "batch=1 heads=16 len_q=1024 len_kv=1024", "_m128_n64_s3_"},
         {"head_dim=128", "batch=1 heads=32 kv_heads=8 len_q=16 len_kv=9000", "_m64_n128_"},
