@@ -2,9 +2,15 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS }; /* the first classes of a kind */
+enum {
+    DECODE = 0,
+    PACK_FEW = 3,
+    PACK = 4,
+    TILES = PACK + PACKINGS,
+    APART = TILES + TILE_ROWS
+}; /* the first of a kind */
 _Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
-_Static_assert(TILES + TILE_ROWS == SIZE_CLASSES, "a class for each row of the table of tiles");
+_Static_assert(APART + 1 == SIZE_CLASSES, "a class for each row of the table of tiles, and one for gradients");
 
 static bool is_fixed(const struct knobs *knobs) {
     for (int i = 0; i < FIXED_SIZES; i++)
@@ -17,13 +23,16 @@ static bool is_fixed(const struct knobs *knobs) {
    kernel, which the caller requested. */
 bool choose_has_classes(const struct request *request, const struct choice *choice) {
     const struct knobs *found = &choice->variant.knobs;
-    return request->any_schedule && !choice->pinned && found->family == family_attention_forward &&
-           (found->algorithm == algorithm_flash_async || found->algorithm == algorithm_flash_mma) &&
-           request->knobs.batch_invariant != 1 && !is_fixed(&request->knobs) &&
-           !choose_knows_sizes(&request->hints.shape);
+    const bool forward = found->family == family_attention_forward &&
+                         (found->algorithm == algorithm_flash_async || found->algorithm == algorithm_flash_mma);
+    const bool backward = choose_is_one_launch(found);
+    return request->any_schedule && !choice->pinned && (forward || backward) && request->knobs.batch_invariant != 1 &&
+           !is_fixed(&request->knobs) && !choose_knows_sizes(&request->hints.shape);
 }
 
 int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room) {
+    if (found->knobs.family == family_attention_backward)
+        return choose_apart(&found->knobs, shape) ? APART : -1;
     if (request->hints.shape.len_q < 0) {
         const int64_t rows = tuned_few_rows(shape);
         const enum few_rows few =
@@ -61,6 +70,10 @@ bool choose_for_class(struct att_session *session, const struct request *request
                       struct choice *choice) {
     const struct knobs *found = &choice->variant.knobs, problem = tuned_problem(&request->knobs);
     const struct table_list tables = choose_tables(session, &problem);
+    if (size_class == APART)
+        return choose_is_one_launch(found) && choose_three_launches(session, request, &tables, choice);
+    if (found->family == family_attention_backward)
+        return false;
     if (size_class >= TILES)
         return choose_tiles_of_row(session, request, &tables, size_class - TILES, choice);
     if (request->hints.shape.len_q >= 0)
@@ -93,6 +106,8 @@ void choose_print_class(int size_class, struct text *text) {
             text_print(text, "so few queries that half of the Q tiles hold them when heads of a group share tiles");
         if (packing->single)
             text_print(text, ", at most one Q tile for each SM");
-    } else
+    } else if (size_class < APART)
         choose_print_tile_row(size_class - TILES, text);
+    else
+        text_print(text, "gradients with few steps for each item, or with SMs that one launch would leave idle");
 }

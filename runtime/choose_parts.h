@@ -74,7 +74,23 @@ bool choose_complete_pinned(struct att_session *session, const struct request *r
    to the given shape. False if there are no rows, or if the request names a schedule. */
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice);
 
+/* choose_gradients.c */
+
+/* True for gradients in one launch where the template also has three. */
+bool choose_is_one_launch(const struct knobs *found);
+
+/* True if gradients of these sizes are faster in three launches than in the one of `found`. */
+bool choose_apart(const struct knobs *found, const struct shape *shape);
+
+/* Replaces a choice of one launch by that of three. */
+bool choose_three_launches(const struct att_session *session, const struct request *request,
+                           const struct table_list *tables, struct choice *choice);
+
 /* choose_tiles.c */
+
+/* Replaces the choice by the variant of `knobs`, because of `why`. */
+bool choose_take(const struct att_session *session, const struct request *request, const struct table_list *tables,
+                 struct knobs knobs, const char *why, struct choice *choice);
 
 enum { TILE_ROWS = 19 };
 

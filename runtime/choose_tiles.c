@@ -121,8 +121,7 @@ static int64_t time_in_parts(const struct shape *shape, const struct variant *in
 
 /* --- the choice ------------------------------------------------------------------------------------------------------ */
 
-/* Replaces the choice by the variant of `knobs`. */
-static bool take(const struct att_session *session, const struct request *request, const struct table_list *tables,
+bool choose_take(const struct att_session *session, const struct request *request, const struct table_list *tables,
                  struct knobs knobs, const char *why, struct choice *choice) {
     struct variant variant;
     knobs.algorithm = choice->variant.knobs.algorithm;
@@ -181,7 +180,7 @@ bool choose_tiles_of_row(const struct att_session *session, const struct request
         snprintf(why, sizeof why, "small Q tiles, since each SM has at most %d of them", row->waves);
     else
         snprintf(why, sizeof why, "sequences of at most %d keys keep maxima", row->longest);
-    return take(session, request, tables, knobs, why, choice);
+    return choose_take(session, request, tables, knobs, why, choice);
 }
 
 /* Short causal prompts in small pages: the template's tiles of 192 x 64 suit long prompts. With pages of 16 at d 128,
@@ -197,7 +196,7 @@ static bool take_short(const struct att_session *session, const struct request *
         return false;
     knobs.block_m = 128;
     knobs.block_n = 128;
-    return take(session, request, tables, knobs, "short prompts in small pages take larger K/V tiles", choice);
+    return choose_take(session, request, tables, knobs, "short prompts in small pages take larger K/V tiles", choice);
 }
 
 bool choose_tiles(const struct att_session *session, const struct request *request, const struct table_list *tables,

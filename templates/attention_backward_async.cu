@@ -2,7 +2,8 @@
 //$ note 96 keys and up to 192 columns, and share the rest of the work by roles. Where neither is possible, dV and dK have a launch each.
 //$ let long_rows = head_dim + head_dim_v > 256
 //$ let roles_fit = long_rows and head_dim <= 192 and head_dim_v <= 192 and deterministic == 0 and score != custom_score and mask != custom_mask and dropout == 0 and dtype_out == dtype
-//$ default block_n = 96 if roles_fit else 128
+//$ note Packed sequences were not measured with one launch. For some sizes three are faster (runtime/choose_gradients.c).
+//$ default block_n = 96 if roles_fit and layout == dense else 128
 //$ let by_role = roles_fit and block_n == 96
 //$ let apart = long_rows and not by_role
 //$ let dq_added = by_role or (deterministic == 0 and head_dim <= 128 and not apart)

@@ -944,6 +944,49 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
 /* --- launches whose sizes were not known ---------------------------------------------------------------------------- */
 
 /* For any sizes, without hints, a launch takes the kernel that hints would have found. */
+/* One launch, in tiles of 96 keys, or three: by hints, and by the sizes of launches without hints. */
+Test(choose, gradients_take_one_launch_where_it_is_faster) {
+    static const struct {
+        const char *layout, *sizes;
+        bool one;
+    } cases[] = {
+        {"dense", "batch=4 heads=10 len_q=4096 len_kv=4096", true},
+        {"dense", "batch=1 heads=3 len_q=4096 len_kv=4096", true},             /* 129 items, for 132 SMs */
+        {"dense", "batch=32 heads=10 len_q=512 len_kv=512", false},            /* eight steps */
+        {"dense", "batch=1 heads=5 len_q=2048 len_kv=2048", false},            /* 110 items */
+        {"dense", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", false}, /* 172 items */
+        {"dense", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", true}, /* 132 items of eight heads each */
+        {"padded", "batch=4 heads=10 len_q=4096 len_kv=4096", false}           /* not measured */
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char hinted[256], problem[128];
+        const char *word = cases[i].one ? "_n96_" : "_n128_";
+        struct request request, known;
+        struct choice choice = {0}, open = {0};
+        struct failure failure = {0};
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=192 mask=causal layout=%s",
+                 cases[i].layout);
+        snprintf(hinted, sizeof hinted, "%s %s", problem, cases[i].sizes);
+        cr_assert_eq(choose_read(session, hinted, NULL, &known, &failure), ATT_OK, "%s", hinted);
+        cr_assert(choose_next(session, &known, &choice, NULL));
+        cr_expect(strstr(choice.variant.name, word), "%s: %s", hinted, choice.variant.name);
+
+        cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK);
+        cr_assert(choose_next(session, &request, &open, NULL));
+        known.hints.shape.sm_count = session->info.sm_count;
+        const int size_class =
+            choose_has_classes(&request, &open) ? choose_class(&request, &open.variant, &known.hints.shape, true) : -1;
+        if (size_class >= 0)
+            cr_assert(choose_for_class(session, &request, size_class, &open), "%s", hinted);
+        cr_expect_str_eq(open.variant.name, choice.variant.name, "%s", hinted);
+    }
+    att_close(session);
+}
+
 Test(choose, launches_take_what_hints_of_their_sizes_would_find) {
     static const struct {
         const char *problem, *sizes, *word;
