@@ -4,7 +4,7 @@
 
 // If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
 // are divided into equal shares, one for each block (Stream-K: Osama et al., PPoPP 2023, section 4). A share may begin and end within an
-// item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/join_parts.cuh).
+// item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/parts.cuh).
 
 // What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
 constexpr int ITEM_START = 3;

@@ -27,7 +27,7 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 //$ end
 //$ if most_shares > 0
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
-// parts follow (backward/join_parts.cuh).
+// parts follow (backward/parts.cuh).
 constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
 __device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 //$ end

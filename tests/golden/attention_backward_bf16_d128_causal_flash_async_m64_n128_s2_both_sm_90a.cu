@@ -391,7 +391,7 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
     return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
 }
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
-// parts follow (backward/join_parts.cuh).
+// parts follow (backward/parts.cuh).
 constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
 __device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
 
@@ -1289,7 +1289,7 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles)
 
 // If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
 // are divided into equal shares, one for each block (Stream-K: Osama et al., PPoPP 2023, section 4). A share may begin and end within an
-// item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/join_parts.cuh).
+// item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/parts.cuh).
 
 // What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
 constexpr int ITEM_START = 3;
