@@ -46,7 +46,7 @@
 //$ tune overlap in [intra_warpgroup, both]
 //$ require block_n == 128 or by_role
 //$ require stages == 2
-//$ require overlap in [intra_warpgroup, both]
+//$ require overlap == intra_warpgroup or (overlap == both and not by_role)
 
 //$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
 //$ note allow, the addend of the score is computed while S is multiplied.
