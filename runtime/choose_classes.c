@@ -2,13 +2,8 @@
 #include "choose_parts.h"
 #include "session.h"
 
-enum {
-    DECODE = 0,
-    PACK_FEW = 3,
-    PACK = 4,
-    TILES = PACK + PACKINGS,
-    APART = TILES + TILE_ROWS
-}; /* the first of a kind */
+/* The first class of each kind. */
+enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS, APART = TILES + TILE_ROWS };
 _Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
 _Static_assert(APART + 1 == SIZE_CLASSES, "a class for each row of the table of tiles, and one for gradients");
 

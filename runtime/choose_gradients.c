@@ -6,7 +6,10 @@
 #include "choose_parts.h"
 #include "session.h"
 
-static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
+#include <math.h>
+
+/* In floating point, since hints may be of any size. */
+static double cover(double size, double part) { return ceil(size / part); }
 
 bool choose_is_one_launch(const struct knobs *found) {
     return found->family == family_attention_backward && found->algorithm == algorithm_flash_async &&
@@ -14,15 +17,16 @@ bool choose_is_one_launch(const struct knobs *found) {
 }
 
 bool choose_apart(const struct knobs *found, const struct shape *shape) {
-    enum { QUERIES = 64, LEAST_STEPS = 24 };
+    enum { LEAST_STEPS = 24 };
     if (!choose_is_one_launch(found) || found->layout != layout_dense || shape->batch < 1 || shape->heads < 1 ||
         shape->len_q < 1 || shape->len_kv < 1)
         return false;
-    const int64_t kv_heads = shape->kv_heads > 0 ? shape->kv_heads : shape->heads;
-    const int64_t steps = shape->heads / kv_heads * cover(shape->len_q, QUERIES);
-    const int64_t items = shape->batch * kv_heads * cover(shape->len_kv, found->block_n);
-    const int64_t rounds = cover(items, shape->sm_count);
-    return steps < LEAST_STEPS || 10 * items < 9 * rounds * shape->sm_count; /* or a tenth of the SMs are idle */
+    const double heads = (double)shape->heads, kv_heads = shape->kv_heads > 0 ? (double)shape->kv_heads : heads;
+    const double steps = heads / kv_heads * cover((double)shape->len_q, found->block_m);
+    const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
+    const double rounds = cover(items, (double)shape->sm_count);
+    return steps < LEAST_STEPS ||
+           10 * items < 9 * rounds * (double)shape->sm_count; /* or a tenth of the SMs are idle */
 }
 
 bool choose_three_launches(const struct att_session *session, const struct request *request,

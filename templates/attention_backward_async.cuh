@@ -61,7 +61,6 @@
 //$ let consumers = 3 if by_role else 2
 //$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64
-//$ let key_rows = part_keys
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares; up to d 64,
 //$ note they win only under a causal mask.
 //$ let most_shares = 256 if dq_added and layout == dense and plain and (mask == causal or not long_steps) else 0

@@ -956,7 +956,8 @@ Test(choose, gradients_take_one_launch_where_it_is_faster) {
         {"dense", "batch=1 heads=5 len_q=2048 len_kv=2048", false},            /* 110 items */
         {"dense", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", false}, /* 172 items */
         {"dense", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", true}, /* 132 items of eight heads each */
-        {"padded", "batch=4 heads=10 len_q=4096 len_kv=4096", false}           /* not measured */
+        {"dense", "batch=2147483647 heads=2147483647 len_q=2147483647 len_kv=2147483647", true},
+        {"padded", "batch=4 heads=10 len_q=4096 len_kv=4096", false} /* not measured */
     };
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;

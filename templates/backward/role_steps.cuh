@@ -105,7 +105,6 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
             if (HEAD_DIM % 64 == 0 || 64 * panel + 8 * i < HEAD_DIM)
                 add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     }
-
 };
 
 // The place in a tile of pairs of the matrices of 16 keys that this lane loads or stores (load_matrices, store_matrices).

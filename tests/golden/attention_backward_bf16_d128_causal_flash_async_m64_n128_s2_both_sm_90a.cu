@@ -82,7 +82,6 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
-     key_rows            64                 part_keys
      most_shares         256                256
      warps_of_item       8                  4 * consumers
      part_vectors        32                 (head_dim + head_dim_v) / 8

@@ -79,7 +79,6 @@
      step_m              128                block_m
      consumers           2                  2
      part_keys           64                 64
-     key_rows            64                 part_keys
      rows_padded         128                step_m
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64

@@ -84,7 +84,6 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
-     key_rows            64                 part_keys
      rows_padded         64                 step_m
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
