@@ -279,7 +279,7 @@ MUTANTS = [
     ("templates/pipeline/tiles_from_sum.cuh", "most * units[0].c <= 4096", "most < INFINITY", "test_large_scores"),
     ("templates/work/heads_packed.cuh", "heads_of_group(p) <= 64 ? heads_of_group(p) : 1", "heads_of_group(p)", "test_flash_mma"),
     ("runtime/choose_sizes.c", "if (2 * cover(shape->len_q, packed_queries) >", "if (cover(shape->len_q, packed_queries) >", "test_choose"),
-    ("runtime/choose_gradients.c", "steps < LEAST_STEPS || ", "", "test_choose"),
+    ("runtime/choose_gradients.c", "steps < LEAST_STEPS ||", "", "test_choose"),
     ("runtime/choose_gradients.c", "9 * rounds", "6 * rounds", "test_choose"),
     ("templates/backward/repeat_queries.cuh", "k.from(column)", "k", "test_backward_strange"),
     ("templates/backward/repeat_queries.cuh", "index / (p.heads / p.kv_heads)", "index", "test_backward_strange"),
