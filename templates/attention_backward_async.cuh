@@ -81,8 +81,10 @@
 //$ let dq_width = 0
 //$ let gradient_bytes = 0
 //$ end
-//$ note With long rows, the values that a score keeps leave no room for dQ.
-//$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
+//$ note Where consumers take turns and steps are short, a turn lasts until dS is shared, for which the other consumer must have taken dQ of
+//$ note the step before. And with long rows, the values that a score keeps leave no room for dQ. In both cases dQ is taken before P is computed.
+//$ let turn_until_shared = pingpong_schedule and plain and dq_added and block_m == 64 and not dq_in_turn
+//$ let dq_first = turn_until_shared or (dq_added and score == custom_score and head_dim + head_dim_v > 128)
 //$ let block_threads = 128 * (consumers + 1)
 //$ note The producer classifies tiles, and its other warps draw the random numbers of dropout. With dropout, and where bounds of tensors
 //$ note tell which tiles are seen, they take more registers if the consumers can spare them. Consumers with both gradients of long rows
@@ -106,6 +108,12 @@
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
 //$ note If registers can hold it, dP of the next step is multiplied during this one, with dO of that step in a second tile.
 //$ let products_ahead = weights_packed or (plain and not dq_added and (short_rows or apart) and d_o_stages == 2)
+//$ note The launch of dV alone reads no V, and has tiles of dO in its place. It also needs Q no longer once P is computed; but the bits of
+//$ note dropout, which it reads later, are released with Q.
+//$ let most_d_o_tiles = d_o_stages + consumers if apart else d_o_stages
+//$ let queries_released_early = apart and dropout == 0
+//$ note Registers have no room for the statistics of a whole step beside products of the next step, or what an expression or dropout keeps.
+//$ let statistics_ahead = plain and not products_ahead
 //$ note If they fit, K and V of the next item are loaded during this one.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
 //$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1

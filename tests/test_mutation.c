@@ -266,6 +266,7 @@ static const struct mutation {
     {"release_keys(&", NULL},
     {"release_by_warps(&", NULL},
     {" release_queries(", NULL},
+    {"c.release_queries(", NULL},
     {" release_d_o(", NULL},
     {" await_weights(", NULL},
     {" await_d_s(", NULL},

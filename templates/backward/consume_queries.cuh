@@ -1,4 +1,4 @@
-//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages d_o_stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
+//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
@@ -19,6 +19,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added
     OwnRows<HEAD_DIM> k;   //$ if keys_in_registers
     OwnRows<HEAD_DIM_V> v; //$ if keys_in_registers
+    Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
     float s[STEP_M / 2]; // S^T, then slopes //$ else
@@ -73,7 +74,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Return the step, and the position in the ring of dO, at distance `ahead` from the current step.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
-    __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
+    __device__ __forceinline__ Ring<D_O_TILES<DK>> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     //$ if dropout == 1
     // Returns which of this thread's pairs dropout keeps in the step at distance `ahead`.
@@ -171,24 +172,25 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     //$ end
+    __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
+    __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
+
     // Computes P^T and the slopes from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         take_kept(ahead); //$ if dropout == 1 and kept_stages == 1
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
-        const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
         const Where at = {};        //$ else
         const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
-            weigh_as<false>(p, at, lse2, of.first, key, ahead);
+            weigh_as<false>(p, at, of.first, key, ahead);
         else if (!last_ahead) //$ if not weights_packed
         else // also after the last step: otherwise P^T of the previous step would have to be kept //$ else
-            weigh_as<true>(p, at, lse2, of.first, key, ahead);
+            weigh_as<true>(p, at, of.first, key, ahead);
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
-                                             int ahead) {
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
         weigh_keys<MASKED>(s,
                            weights, //$ if slopes_differ or weights_packed
                            p, at,
@@ -204,10 +206,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         //$ if keys_in_registers
-        multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v, matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
+        multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v, matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         //$ else
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
-                                          matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
+                                          matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         //$ end
         wgmma_commit();
     }
@@ -218,22 +220,21 @@ template <bool DK, bool DV> struct KeysConsumer {
         pack_kept(weights, s, kept_in_shared(0)); //$ elif not slopes_differ and dropout == 1
         pack_values(weights, s);                  //$ elif not slopes_differ and not weights_packed
         wgmma_fence();
-        add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(shared.d_o[d_o().stage()], STEP_M * 128));
+        add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(d_o_tiles<DK>(shared)[d_o().stage()], STEP_M * 128));
         wgmma_commit();
     }
 
     // Computes dS^T from dP^T and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
-        const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
         drop_gradients(d_weight, kept, all.dropout_factor);              //$ if dropout == 1 and kept_stages == 1
         drop_gradients(d_weight, kept_in_shared(0), all.dropout_factor); //$ elif dropout == 1
         if (whole)
-            weigh_key_gradients<false>(d_s, d_weight, weights, dot); //$ if weights_packed
-            weigh_key_gradients<false>(d_s, d_weight, s, dot);       //$ else
+            weigh_key_gradients<false>(d_s, d_weight, weights, dots); //$ if weights_packed
+            weigh_key_gradients<false>(d_s, d_weight, s, dots);       //$ else
         else
-            weigh_key_gradients<true>(d_s, d_weight, weights, dot); //$ if weights_packed
-            weigh_key_gradients<true>(d_s, d_weight, s, dot);       //$ else
+            weigh_key_gradients<true>(d_s, d_weight, weights, dots); //$ if weights_packed
+            weigh_key_gradients<true>(d_s, d_weight, s, dots);       //$ else
     }
 
     // Issues dK (64 keys, d) += dS^T Q.
@@ -244,9 +245,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     // Releases Q and its statistics, which each warp reads itself.
-    __device__ __forceinline__ void release_queries() {
-        release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them //$ if dq_added
-        release_by_warps(&shared.q_empty[ring.stage()]);                                           //$ else
+    __device__ __forceinline__ void release_queries(int ahead = 0) {
+        release(&shared.q_empty[(ring + ahead).stage()]); // every warp has shared its dS since it read them //$ if dq_added
+        release_by_warps(&shared.q_empty[(ring + ahead).stage()]);                                           //$ else
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
     //$ if dq_added

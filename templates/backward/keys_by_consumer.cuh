@@ -1,4 +1,4 @@
-//$ needs consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys
+//$ needs consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -7,8 +7,8 @@ constexpr int ITEMS_KEPT = KEY_STAGES;
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
     Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
-    Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
     float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
@@ -18,12 +18,14 @@ struct alignas(1024) SharedKeys {
     Item item[KEY_STAGES];
     Shares shares; //$ if most_shares > 0
     int dq_sums[CONSUMERS]; // dQ tile that dq[] belongs to; negative after the last step //$ if dq_staged
-    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
+    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
+    Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
     Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS]; //$ if dq_staged
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
+static_assert(sizeof(SharedKeys::v) == CONSUMERS * sizeof(Panels<PANELS_V, STEP_M>), "a tile of dO in the place of each consumer's V"); //$ if apart
 
 //$ include "backward/produce_queries.cuh"
 //$ include "backward/draw_queries.cuh" if dropout == 1
@@ -53,7 +55,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else
     }
     barrier_init(&shared.kept_empty, 4 * CONSUMERS); // warps //$ if dropout == 1 and kept_stages == 1
-    for (int stage = 0; stage < D_O_STAGES; stage++) {
+    for (int stage = 0; stage < MOST_D_O_TILES; stage++) {
         barrier_init(&shared.d_o_full[stage], 1);
         barrier_init(&shared.d_o_empty[stage], CONSUMERS);
     }
@@ -88,7 +90,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
         else if (warp_index() == 1) copy_bias(params.backward.forward, shared); //$ if bias_copied
         else if (warp_index() > 1) add_d_params(params.backward, shared, warp_index() - 2); //$ if wants_d_params > 0

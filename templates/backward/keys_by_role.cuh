@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (warpgroup_index() == 0) {
         registers_release<24>();
         if (warp_index() == 0)
-            produce_queries(params, shared, item_counter(params.backward.forward, 0));
+            produce_queries<true>(params, shared, item_counter(params.backward.forward, 0));
     } else if (warpgroup_index() == 1) {
         registers_acquire<176>();
         run_role<WeightsRole>(params.backward, shared);

@@ -1,13 +1,15 @@
-//$ needs mask score block_n panels panels_v stages d_o_stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
+//$ needs mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
+//$ include "backward/d_o_tiles.cuh"
 
-// Loads K and V of an item. Called by one thread.
+// Loads K and V of an item, or K alone. Called by one thread.
+template <bool READS_V>
 __device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
-    barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
+    barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0)));
 #pragma unroll 1
     for (int part = 0; part < KEY_PARTS; part++) {
         const int key = map_key(p, item.key0 + PART_KEYS * part);
@@ -15,13 +17,14 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
         for (int panel = 0; panel < PANELS; panel++)
             tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
-        for (int panel = 0; panel < PANELS_V; panel++)
+        for (int panel = 0; READS_V && panel < PANELS_V; panel++)
             tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
 }
 
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item.
 // Each lane copies 16 bytes of LSE or D per 64 queries.
+template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
@@ -36,7 +39,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     for (; !last; ring.count++) {
         const attention_params &p = own_sequence(all, item);
         const OtherTile tile = next_queries(p, walk);
-        const Ring<D_O_STAGES> ring_d_o = {ring.count};
+        const Ring<D_O_TILES<READS_V>> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
@@ -83,8 +86,8 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
                 barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !last; panel++)
-                tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first), head,
-                         map_batch(batch));
+                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
+                         head, map_batch(batch));
         }
     }
 }
@@ -98,6 +101,7 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 
 //$ end
 // One warp takes items, and loads their K, V and steps.
+template <bool READS_V>
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
@@ -125,11 +129,11 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
-                load_keys(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
+                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
     }
 }

@@ -16,6 +16,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
     c.multiply_d_weights(0);
     wgmma_wait<1>();
     wgmma_settle(c.s);
+    c.load_lse2(0);
     c.weigh(0);
     c.await_d_o(0); // again: keeps the assembler from waiting for dP^T before the exponentials
     wgmma_wait<0>();
@@ -23,6 +24,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
     for (; c.enter_step(); c.ring.count++) {
         if constexpr (DV)
             c.add_dv();
+        c.load_dots();
         c.weigh_gradients();
         //$ if dq_added
         c.share();
@@ -51,6 +53,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
         wgmma_wait<1>();
         wgmma_settle(c.s);
         take_turn(c.index); //$ if pingpong_schedule
+        c.load_lse2(1);
         c.weigh(1);
         pass_turn(c.index); //$ if pingpong_schedule
         c.await_d_o(1);

@@ -1,5 +1,5 @@
 //$ needs slopes_differ step_m bfloat16 weights_packed
-//$ include "backward/load_statistics.cuh"
+//$ include "backward/step_statistics.cuh"
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
 

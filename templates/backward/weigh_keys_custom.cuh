@@ -10,12 +10,12 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&we
                                            const Where &at, const ScoreKeys &keys,
                                            unsigned seen, //$ if mask == custom_mask
                                            unsigned kept, //$ if dropout == 1
-                                           SharedAddress lse2, int query0, int key0) {
+                                           const Statistics &lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float lse2_of[4];
-        load_statistics(lse2_of, lse2 + 64 * j);
+        lse2.get(lse2_of, j);
 #pragma unroll
         for (int i = 0; i < 4; i++) { // a pair of queries: h = i / 2, r = i % 2
             float *const value = &s[8 * j + 2 * i];

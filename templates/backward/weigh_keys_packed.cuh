@@ -4,12 +4,12 @@
 // key of the thread's first row.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&weights)[STEP_M / 16][4], const attention_params &p,
-                                           const Where &at, SharedAddress lse2, int query0, int key0) {
+                                           const Where &at, const Statistics &lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float lse2_of[4];
-        load_statistics(lse2_of, lse2 + 64 * j);
+        lse2.get(lse2_of, j);
 #pragma unroll
         for (int i = 0; i < 4; i++) { // a pair of queries: h = i / 2, r = i % 2
             const int query = first + 16 * j + i / 2 * 8, key = key0 + i % 2 * 8;
@@ -25,11 +25,11 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], unsigned (&we
 // dS^T = P^T (dP^T - D), as operand of dK += dS^T Q.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], const float (&d_weight)[STEP_M / 2],
-                                                    const unsigned (&weights)[STEP_M / 16][4], SharedAddress dot) {
+                                                    const unsigned (&weights)[STEP_M / 16][4], const Statistics &dots) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float dot_of[4];
-        load_statistics(dot_of, dot + 64 * j);
+        dots.get(dot_of, j);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float low = to_float(static_cast<Input>(weights[j][i])), high = to_float(static_cast<Input>(weights[j][i] >> 16));

@@ -10,12 +10,12 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
                                            const ScoreKeys &keys, //$ if score == custom_score and not added_ahead
                                            unsigned seen, //$ if mask == custom_mask
                                            const float (&added)[STEP_M / 2], //$ if added_ahead
-                                           SharedAddress lse2, int query0, int key0) {
+                                           const Statistics &lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2; //$ if names_pairs
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float lse2_of[4];
-        load_statistics(lse2_of, lse2 + 64 * j);
+        lse2.get(lse2_of, j);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8; //$ if names_pairs

@@ -47,6 +47,7 @@
      backward/order_of_tiles.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
+     backward/step_statistics.cuh
      backward/load_statistics.cuh
      backward/weigh_keys_scaled.cuh
      backward/weigh_key_slopes.cuh
@@ -54,6 +55,7 @@
      backward/keys_by_consumer.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
+     backward/d_o_tiles.cuh
      backward/draw_queries.cuh
      backward/drawers.cuh
      backward/help_with_items.cuh
@@ -102,6 +104,7 @@
      kept_stages         2                  2
      fixed_bytes         52520              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
      d_o_stages          2                  2
+     most_d_o_tiles      2                  d_o_stages
      streamed_bytes      68936              fixed_bytes + d_o_stages * d_o_bytes
      key_stages          2                  2
      shared_keys         135168             (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
@@ -137,6 +140,7 @@ constexpr int PRODUCER_REGISTERS = 56;
 constexpr int CONSUMER_REGISTERS = 224;
 constexpr int KEPT_STAGES = 2;
 constexpr int D_O_STAGES = 2;
+constexpr int MOST_D_O_TILES = 2;       // d_o_stages
 constexpr int KEY_STAGES = 2;
 constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
 
@@ -1312,6 +1316,17 @@ __device__ __forceinline__ void load_statistics(float (&number)[4], SharedAddres
         number[i] = __int_as_float(static_cast<int>(word[i]));
 }
 
+// backward/step_statistics.cuh
+// Where a thread finds its numbers for the queries of a step: LSE in base 2, or D. They are loaded when they are used, since registers
+// have no room for all of them.
+struct Statistics {
+    SharedAddress from;
+
+    __device__ __forceinline__ void load(const float (&of_step)[STEP_M]) { from = address_in_shared(of_step); }
+    // Sets `number` to those of queries 16 j to 16 j + 15, [2 h + e].
+    __device__ __forceinline__ void get(float (&number)[4], int j) const { load_statistics(number, from + 64 * j); }
+};
+
 // backward/weigh_keys.cuh
 
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is in row
@@ -1349,12 +1364,12 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
 // S^T -> P^T, which is also the slopes. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attention_params &p, const Where &at,
-                                           SharedAddress lse2, int query0, int key0) {
+                                           const Statistics &lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float lse2_of[4];
-        load_statistics(lse2_of, lse2 + 64 * j);
+        lse2.get(lse2_of, j);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int query = first + 16 * j + i / 4 * 8 + i % 2, key = key0 + i / 2 % 2 * 8;
@@ -1371,11 +1386,11 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 // dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], float (&d_weight)[STEP_M / 2],
-                                                    const float (&slope)[STEP_M / 2], SharedAddress dot) {
+                                                    const float (&slope)[STEP_M / 2], const Statistics &dots) {
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         float dot_of[4];
-        load_statistics(dot_of, dot + 64 * j);
+        dots.get(dot_of, j);
 #pragma unroll
         for (int i = 8 * j; i < 8 * j + 8; i++) {
             const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
@@ -1521,14 +1536,15 @@ constexpr int ITEMS_KEPT = KEY_STAGES;
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
     Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
-    Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // one row per thread of a consumer
     Step step[STAGES];
     Item item[KEY_STAGES];
-    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
+    Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
+    Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier d_s_full[2], d_s_empty[2];
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
@@ -1540,14 +1556,24 @@ __device__ __forceinline__ int map_query(const attention_params &, int query) { 
 __device__ __forceinline__ int map_key(const attention_params &, int key) { return key; }
 __device__ __forceinline__ int map_batch(int batch) { return batch; }
 
+// backward/d_o_tiles.cuh
+
+// The tiles of dO in shared memory. A launch that reads no V has more of them, in the place of V, which lies directly ahead.
+template <bool READS_V> constexpr int D_O_TILES = READS_V ? D_O_STAGES : MOST_D_O_TILES;
+
+template <bool READS_V> __device__ __forceinline__ Panels<PANELS_V, STEP_M> *d_o_tiles(SharedKeys &shared) {
+    return shared.d_o - (D_O_TILES<READS_V> - D_O_STAGES);
+}
+
 // backward/produce_queries.cuh
 
-// Loads K and V of an item. Called by one thread.
+// Loads K and V of an item, or K alone. Called by one thread.
+template <bool READS_V>
 __device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
-    barrier_expect(full, BLOCK_N * 128 * (PANELS + PANELS_V));
+    barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0)));
 #pragma unroll 1
     for (int part = 0; part < KEY_PARTS; part++) {
         const int key = map_key(p, item.key0 + PART_KEYS * part);
@@ -1555,13 +1581,14 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
         for (int panel = 0; panel < PANELS; panel++)
             tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
 #pragma unroll 1
-        for (int panel = 0; panel < PANELS_V; panel++)
+        for (int panel = 0; READS_V && panel < PANELS_V; panel++)
             tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
     }
 }
 
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item.
 // Each lane copies 16 bytes of LSE or D per 64 queries.
+template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
@@ -1575,7 +1602,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     for (; !last; ring.count++) {
         const attention_params &p = own_sequence(all, item);
         const OtherTile tile = next_queries(p, walk);
-        const Ring<D_O_STAGES> ring_d_o = {ring.count};
+        const Ring<D_O_TILES<READS_V>> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
@@ -1611,13 +1638,14 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
                 barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !last; panel++)
-                tma_load(shared.d_o[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first), head,
-                         map_batch(batch));
+                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
+                         head, map_batch(batch));
         }
     }
 }
 
 // One warp takes items, and loads their K, V and steps.
+template <bool READS_V>
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
@@ -1631,12 +1659,12 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             if (item.key0 < 0)
                 barrier_arrive(&shared.keys_full[stage]);
             else
-                load_keys(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
+                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
     }
 }
 
@@ -1784,6 +1812,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     bool whole;                   // true if every query of the step sees every key of this consumer
     bool whole_ahead, last_ahead; // the same for the awaited step; true if that step marks the end of the item
     int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited
+    Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T, then slopes
     float d_weight[STEP_M / 2]; // dP^T
@@ -1831,7 +1860,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Return the step, and the position in the ring of dO, at distance `ahead` from the current step.
     __device__ __forceinline__ const Step &step(int ahead = 0) const { return shared.step[(ring + ahead).stage()]; }
-    __device__ __forceinline__ Ring<D_O_STAGES> d_o(int ahead = 0) const { return {ring.count + ahead}; }
+    __device__ __forceinline__ Ring<D_O_TILES<DK>> d_o(int ahead = 0) const { return {ring.count + ahead}; }
 
     // Returns which of this thread's pairs dropout keeps in the step at distance `ahead`.
     __device__ __forceinline__ unsigned kept_in_shared(int ahead) const {
@@ -1863,21 +1892,22 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_commit();
     }
 
+    __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
+    __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
+
     // Computes P^T and the slopes from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
-        const SharedAddress lse2 = address_in_shared(shared.lse2[(ring + ahead).stage()]);
         const Where at = {};
         const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
-            weigh_as<false>(p, at, lse2, of.first, key, ahead);
+            weigh_as<false>(p, at, of.first, key, ahead);
         else if (!last_ahead)
-            weigh_as<true>(p, at, lse2, of.first, key, ahead);
+            weigh_as<true>(p, at, of.first, key, ahead);
     }
     template <bool MASKED>
-    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, SharedAddress lse2, int query0, int key,
-                                             int ahead) {
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
         weigh_keys<MASKED>(s,
                            p, at,
                            lse2, query0, key);
@@ -1887,7 +1917,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
-                                          matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0));
+                                          matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
 
@@ -1895,19 +1925,18 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void add_dv() {
         pack_kept(weights, s, kept_in_shared(0));
         wgmma_fence();
-        add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(shared.d_o[d_o().stage()], STEP_M * 128));
+        add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(d_o_tiles<DK>(shared)[d_o().stage()], STEP_M * 128));
         wgmma_commit();
     }
 
     // Computes dS^T from dP^T and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
-        const SharedAddress dot = address_in_shared(shared.dot[ring.stage()]);
         drop_gradients(d_weight, kept_in_shared(0), all.dropout_factor);
         if (whole)
-            weigh_key_gradients<false>(d_s, d_weight, s, dot);
+            weigh_key_gradients<false>(d_s, d_weight, s, dots);
         else
-            weigh_key_gradients<true>(d_s, d_weight, s, dot);
+            weigh_key_gradients<true>(d_s, d_weight, s, dots);
     }
 
     // Issues dK (64 keys, d) += dS^T Q.
@@ -1918,8 +1947,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     // Releases Q and its statistics, which each warp reads itself.
-    __device__ __forceinline__ void release_queries() {
-        release(&shared.q_empty[ring.stage()]); // every warp has shared its dS since it read them
+    __device__ __forceinline__ void release_queries(int ahead = 0) {
+        release(&shared.q_empty[(ring + ahead).stage()]); // every warp has shared its dS since it read them
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
@@ -2007,6 +2036,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     if constexpr (DV)
         c.add_dv();
     if constexpr (DK) {
+        c.load_dots(); // while products run: such loads are slow then
         wgmma_wait<DV>();
         c.weigh_gradients();
         c.share();
@@ -2028,6 +2058,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     c.release_queries();
     if constexpr (DQ)
         c.multiply_dq();
+    c.load_lse2(1); // while products run: such loads are slow then
     wgmma_wait<DQ>();
     wgmma_settle(c.s);
     c.weigh(1);
@@ -2046,6 +2077,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
         return;
     }
     c.multiply_scores(0);
+    c.load_lse2(0);
     wgmma_wait<0>();
     wgmma_settle(c.s);
     c.weigh(0);
@@ -2070,7 +2102,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // plus the warps that draw
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
-    for (int stage = 0; stage < D_O_STAGES; stage++) {
+    for (int stage = 0; stage < MOST_D_O_TILES; stage++) {
         barrier_init(&shared.d_o_full[stage], 1);
         barrier_init(&shared.d_o_empty[stage], CONSUMERS);
     }
@@ -2095,7 +2127,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
         else draw_queries(params.backward.forward, shared, warp_index() - 1);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();

@@ -1,0 +1,32 @@
+//$ needs step_m statistics_ahead
+//$ include "backward/load_statistics.cuh"
+
+//$ if statistics_ahead
+// A thread's numbers for the queries of a step: LSE in base 2, or D. They are loaded together, while products run.
+struct Statistics {
+    float numbers[STEP_M / 16][4];
+
+    __device__ __forceinline__ void load(const float (&of_step)[STEP_M]) {
+        const SharedAddress from = address_in_shared(of_step);
+#pragma unroll
+        for (int j = 0; j < STEP_M / 16; j++)
+            load_statistics(numbers[j], from + 64 * j);
+    }
+    // Sets `number` to those of queries 16 j to 16 j + 15, [2 h + e].
+    __device__ __forceinline__ void get(float (&number)[4], int j) const {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            number[i] = numbers[j][i];
+    }
+};
+//$ else
+// Where a thread finds its numbers for the queries of a step: LSE in base 2, or D. They are loaded when they are used, since registers
+// have no room for all of them.
+struct Statistics {
+    SharedAddress from;
+
+    __device__ __forceinline__ void load(const float (&of_step)[STEP_M]) { from = address_in_shared(of_step); }
+    // Sets `number` to those of queries 16 j to 16 j + 15, [2 h + e].
+    __device__ __forceinline__ void get(float (&number)[4], int j) const { load_statistics(number, from + 64 * j); }
+};
+//$ end
