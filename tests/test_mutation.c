@@ -216,6 +216,7 @@ static const struct {
     {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136 block_n=128", "heads=3,len_q=260,len_kv=260"},
+    {BACKWARD_90A "mask=none head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one tile of dO for dK, three for dV */
     {BACKWARD_90A "mask=causal head_dim=136", "heads=5,kv_heads=5,len_q=260,len_kv=330"}, /* some items have no steps */
     {BACKWARD_90A "mask=none head_dim=136", "heads=1,len_q=1000,len_kv=90"},              /* one item in parts */
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
