@@ -219,6 +219,8 @@ static const struct {
     {BACKWARD_90A "mask=none head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one tile of dO for dK, three for dV */
     {BACKWARD_90A "mask=causal head_dim=136", "heads=5,kv_heads=5,len_q=260,len_kv=330"}, /* some items have no steps */
     {BACKWARD_90A "mask=none head_dim=136", "heads=1,len_q=1000,len_kv=90"},              /* one item in parts */
+    {BACKWARD_90A "mask=causal head_dim=136 block_n=96 layout=ragged",
+     "batch=2,heads=1,len_q=0,len_kv=5"}, /* no item has a step */
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 layout=ragged", "batch=3,heads=1,len_q=300,len_kv=130"},
     {BACKWARD_90A "mask=causal score=\"0.5 * s\" head_dim=8 head_dim_v=136", "heads=2,len_q=130,len_kv=130"},

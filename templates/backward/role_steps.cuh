@@ -7,7 +7,7 @@
 template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT>
 struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
     using Sums = PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT>;
-    using Sums::dk, Sums::dv;
+    using Sums::dk, Sums::dv, Sums::await_warps;
     const attention_backward_params &params;
     const attention_params &all; // parameters of all sequences
     SharedKeys &shared;
@@ -42,6 +42,7 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
     // Releases the step that marks the end of the item, K and V. Then stores the sums.
     __device__ __forceinline__ void finish_item() {
         await_d_o(0);
+        await_warps(); // one thread releases dO, K and V for its warpgroup, whose other warps may still wait for them
         release_queries();
         release_d_o();
         ring.count++;
