@@ -56,8 +56,21 @@
 
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
-//$ note If registers hold no dQ, they have room for K and V as operands.
-//$ let keys_in_registers = plain and not dq_added and head_dim + head_dim_v <= 128
+//$ note A product of 64 columns reads as much of operand a from shared memory as of operand b, and takes as long as these reads. So consumers
+//$ note hold columns of K and V as operands in registers, in steps of 16: as many as NVRTC takes without spilling.
+//$ let k_steps = (head_dim + 15) / 16
+//$ let v_steps = (head_dim_v + 15) / 16
+//$ if plain and apart
+//$ let own_k_steps = min(k_steps, 3)
+//$ let own_k_steps_of_dv = min(k_steps, 7)
+//$ let own_v_steps = 0
+//$ else
+//$ let room = (plain and not dq_added) or (dq_in_turn and score != custom_score and dropout == 0)
+//$ let own_k_steps = k_steps if room and head_dim + head_dim_v <= 128 else 0
+//$ let own_k_steps_of_dv = 0
+//$ let own_v_steps = v_steps if room and short_rows else 0
+//$ end
+//$ let keys_in_registers = own_k_steps + own_k_steps_of_dv + own_v_steps > 0
 //$ let consumers = 3 if by_role else 2
 //$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64

@@ -1,4 +1,5 @@
-//$ needs mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
+//$ needs own_q_steps mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
+//$ include "backward/own_rows.cuh" if own_q_steps > 0
 
 // A consumer warpgroup: 64 queries of the block, and everything that it keeps in registers.
 struct QueriesConsumer {
@@ -8,6 +9,7 @@ struct QueriesConsumer {
     int index, first, query; // number of the consumer in the block; first query of this warp, and of this thread's rows
     Ring<STAGES> ring;       // steps
     float lse2[2], dot[2];   // of this thread's two rows, 8 queries apart
+    OwnRows<OWN_Q_STEPS> q; //$ if own_q_steps > 0
     float dq[1][HEAD_DIM / 2];
     float s[STEP_N / 2]; // S, then slopes
     float d_weight[STEP_N / 2];
@@ -38,7 +40,8 @@ struct QueriesConsumer {
         const int stage = (ring + ahead).stage();
         barrier_wait(&shared.k_full[stage], (ring + ahead).parity());
         wgmma_fence();
-        multiply_rows<HEAD_DIM, STEP_N>(s, matrix_descriptor(shared.q[index], 0), matrix_descriptor(shared.k[stage], 0));
+        multiply_own_rows<HEAD_DIM, STEP_N>(s, q, matrix_descriptor(shared.q[index], 0), matrix_descriptor(shared.k[stage], 0)); //$ if own_q_steps > 0
+        multiply_rows<HEAD_DIM, STEP_N>(s, matrix_descriptor(shared.q[index], 0), matrix_descriptor(shared.k[stage], 0));        //$ else
         wgmma_commit();
     }
 
@@ -107,6 +110,7 @@ struct QueriesConsumer {
         if (step().first < 0)
             return;
         barrier_wait(&shared.queries_full, 0);
+        load_own_rows(q, shared.q[index]); //$ if own_q_steps > 0
         multiply_scores(0);
         multiply_d_weights(0); //$ if d_weights_ahead
         finish_scores(0);

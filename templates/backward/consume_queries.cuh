@@ -1,4 +1,4 @@
-//$ needs keys_in_registers mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
+//$ needs keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
@@ -17,8 +17,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     unsigned seen; // seen pairs of the awaited step, one bit per element of S^T; set only if some are not seen //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs that dropout keeps, in this step and in the awaited one //$ if dropout == 1 and kept_stages == 1
     int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added
-    OwnRows<HEAD_DIM> k;   //$ if keys_in_registers
-    OwnRows<HEAD_DIM_V> v; //$ if keys_in_registers
+    OwnRows<DK ? OWN_K_STEPS : OWN_K_STEPS_OF_DV> k; //$ if keys_in_registers
+    OwnRows<DK ? OWN_V_STEPS : 0> v;                 //$ if keys_in_registers
     Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
@@ -35,8 +35,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ bool take() {
         barrier_wait(&shared.keys_full[items.stage()], items.parity());
         //$ if keys_in_registers
-        load_own_rows<HEAD_DIM>(k, shared.k[items.stage()][index]);
-        load_own_rows<HEAD_DIM_V>(v, shared.v[items.stage()][index]);
+        load_own_rows(k, shared.k[items.stage()][index]);
+        load_own_rows(v, shared.v[items.stage()][index]);
         fence_async(); // before TMA writes there again
         //$ end
 #pragma unroll
@@ -111,12 +111,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
-        //$ if keys_in_registers
-        multiply_own_rows<HEAD_DIM, STEP_M>(s, k, matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
-        //$ else
-        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[items.stage()][index], 0),
+        multiply_own_rows<HEAD_DIM, STEP_M>(s, k,                                               //$ if keys_in_registers
+        multiply_rows<HEAD_DIM, STEP_M>(s,                                                      //$ else
+                                        matrix_descriptor(shared.k[items.stage()][index], 0),
                                         matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
-        //$ end
         wgmma_commit();
     }
 
@@ -205,12 +203,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Issues dP^T (64 keys, STEP_M) = V dO^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
-        //$ if keys_in_registers
-        multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v, matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
-        //$ else
-        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
+        multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v,                                          //$ if keys_in_registers
+        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight,                                                 //$ else
+                                          matrix_descriptor(shared.v[items.stage()][index], 0),
                                           matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
-        //$ end
         wgmma_commit();
     }
 

@@ -7,6 +7,8 @@
 //$ let v_stages = 2 if query_bytes + 2 * (k_step_bytes + v_step_bytes) + 64 <= target_shared_bytes else 1
 //$ note If nothing else is computed beside the exponentials, dP of the next step is multiplied during this one, with V in a second tile.
 //$ let d_weights_ahead = plain and v_stages == 2
+//$ note Steps of Q as an operand in registers, as of K in the other launches.
+//$ let own_q_steps = 3 if plain and step_n == 64 and layout == dense else 0
 //$ let shared_queries = (query_bytes + stages * k_step_bytes + v_stages * v_step_bytes + 64 + 1023) / 1024 * 1024
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
 //$ include "backward/order_of_tiles.cuh"

@@ -1887,7 +1887,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_scores(int ahead) {
         await_queries(ahead);
         wgmma_fence();
-        multiply_rows<HEAD_DIM, STEP_M>(s, matrix_descriptor(shared.k[items.stage()][index], 0),
+        multiply_rows<HEAD_DIM, STEP_M>(s,
+                                        matrix_descriptor(shared.k[items.stage()][index], 0),
                                         matrix_descriptor(shared.q[(ring + ahead).stage()], 0));
         wgmma_commit();
     }
@@ -1916,7 +1917,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Issues dP^T (64 keys, STEP_M) = V dO^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
-        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight, matrix_descriptor(shared.v[items.stage()][index], 0),
+        multiply_rows<HEAD_DIM_V, STEP_M>(d_weight,
+                                          matrix_descriptor(shared.v[items.stage()][index], 0),
                                           matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
