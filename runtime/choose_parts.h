@@ -76,15 +76,15 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_gradients.c */
 
-/* True for gradients in one launch where the template also has three. */
-bool choose_is_one_launch(const struct knobs *found);
+/* True for gradients whose schedule suits long work alone. */
+bool choose_has_short_gradients(const struct knobs *found);
 
-/* True if gradients of these sizes are faster in three launches than in the one of `found`. */
-bool choose_apart(const struct knobs *found, const struct shape *shape);
+/* True if gradients of these sizes are faster with another schedule than that of `found`. */
+bool choose_are_short_gradients(const struct knobs *found, const struct shape *shape);
 
-/* Replaces a choice of one launch by that of three. */
-bool choose_three_launches(const struct att_session *session, const struct request *request,
-                           const struct table_list *tables, struct choice *choice);
+/* Replaces the choice by that other schedule. */
+bool choose_short_gradients(const struct att_session *session, const struct request *request,
+                            const struct table_list *tables, struct choice *choice);
 
 /* choose_tiles.c */
 

@@ -125,8 +125,8 @@ bool choose_fit(const struct att_session *session, const struct request *request
     struct shape shape = request->hints.shape;
     shape.sm_count = session->info.sm_count;
     if (choice->variant.knobs.family == family_attention_backward)
-        return known && choose_apart(&choice->variant.knobs, &shape) &&
-               choose_three_launches(session, request, tables, choice);
+        return known && choose_are_short_gradients(&choice->variant.knobs, &shape) &&
+               choose_short_gradients(session, request, tables, choice);
     const int packing = choose_packing(&choice->variant, &shape);
     const bool packed = packing >= 0 && choose_pack(session, request, tables, &choose_packings[packing], choice);
     struct choice in_parts = *choice;

@@ -944,20 +944,28 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
 /* --- launches whose sizes were not known ---------------------------------------------------------------------------- */
 
 /* For any sizes, without hints, a launch takes the kernel that hints would have found. */
-/* One launch, in tiles of 96 keys, or three: by hints, and by the sizes of launches without hints. */
-Test(choose, gradients_take_one_launch_where_it_is_faster) {
+/* One launch in tiles of 96 keys or three in tiles of 128, and steps of 128 or 64 queries: by hints, and by the sizes of
+   launches without hints. */
+Test(choose, short_gradients_take_another_schedule) {
     static const struct {
-        const char *layout, *sizes;
-        bool one;
+        const char *problem, *sizes, *word;
     } cases[] = {
-        {"dense", "batch=4 heads=10 len_q=4096 len_kv=4096", true},
-        {"dense", "batch=1 heads=3 len_q=4096 len_kv=4096", true},             /* 129 items, for 132 SMs */
-        {"dense", "batch=32 heads=10 len_q=512 len_kv=512", false},            /* eight steps */
-        {"dense", "batch=1 heads=5 len_q=2048 len_kv=2048", false},            /* 110 items */
-        {"dense", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", false}, /* 172 items */
-        {"dense", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", true}, /* 132 items of eight heads each */
-        {"dense", "batch=2147483647 heads=2147483647 len_q=2147483647 len_kv=2147483647", true},
-        {"padded", "batch=4 heads=10 len_q=4096 len_kv=4096", false} /* not measured */
+        {"head_dim=192", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n96_"},
+        {"head_dim=192", "batch=1 heads=3 len_q=4096 len_kv=4096", "_n96_"},             /* 129 items, for 132 SMs */
+        {"head_dim=192", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"},            /* eight steps */
+        {"head_dim=192", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"},            /* 110 items */
+        {"head_dim=192", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", "_n128_"}, /* 172 items */
+        {"head_dim=192", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", "_n96_"}, /* 132 items of eight heads */
+        {"head_dim=192", "batch=2147483647 heads=2147483647 len_q=2147483647 len_kv=2147483647", "_n96_"},
+        {"head_dim=192 layout=padded", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n128_"}, /* not measured */
+        {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m64_"},
+        {"head_dim=64", "batch=32 heads=32 len_q=1023 len_kv=1023", "_m64_"},
+        {"head_dim=64", "batch=32 heads=32 len_q=1024 len_kv=1024", "_m128_"},
+        {"head_dim=64", "batch=1 heads=8 len_q=2048 len_kv=2048", "_m64_"},             /* 128 items */
+        {"head_dim=64", "batch=1 heads=9 len_q=2048 len_kv=2048", "_m128_"},            /* 144 items */
+        {"head_dim=64", "batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_"},            /* 128 items, of many steps */
+        {"head_dim=64", "batch=16 heads=32 kv_heads=4 len_q=512 len_kv=512", "_m128_"}, /* of eight heads each */
+        {"head_dim=64 layout=padded", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"}, /* not measured */
     };
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;
@@ -965,16 +973,14 @@ Test(choose, gradients_take_one_launch_where_it_is_faster) {
                  att_message(session));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char hinted[256], problem[128];
-        const char *word = cases[i].one ? "_n96_" : "_n128_";
         struct request request, known;
         struct choice choice = {0}, open = {0};
         struct failure failure = {0};
-        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=192 mask=causal layout=%s",
-                 cases[i].layout);
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 mask=causal %s", cases[i].problem);
         snprintf(hinted, sizeof hinted, "%s %s", problem, cases[i].sizes);
         cr_assert_eq(choose_read(session, hinted, NULL, &known, &failure), ATT_OK, "%s", hinted);
         cr_assert(choose_next(session, &known, &choice, NULL));
-        cr_expect(strstr(choice.variant.name, word), "%s: %s", hinted, choice.variant.name);
+        cr_expect(strstr(choice.variant.name, cases[i].word), "%s: %s", hinted, choice.variant.name);
 
         cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK);
         cr_assert(choose_next(session, &request, &open, NULL));
