@@ -28,10 +28,20 @@ static enum suits kind_of(const struct knobs *found) {
                : SUITS_ALL;
 }
 
+/* Queries of all heads that share an item's keys, at most, where each SM has so many items at most. */
+static const struct { double queries, items_per_sm; } short_steps[] = {{1023, INFINITY}, {1024, 8}, {2560, 1}};
+
+static bool is_short(double queries, double items_per_sm) {
+    for (size_t i = 0; i < sizeof short_steps / sizeof *short_steps; i++)
+        if (queries <= short_steps[i].queries && items_per_sm <= short_steps[i].items_per_sm)
+            return true;
+    return false;
+}
+
 bool choose_has_short_gradients(const struct knobs *found) { return kind_of(found) != SUITS_ALL; }
 
 bool choose_are_short_gradients(const struct knobs *found, const struct shape *shape) {
-    enum { LEAST_STEPS = 24, FEW_QUERIES = 1024, FEW_QUERIES_OF_FEW_ITEMS = 2560 };
+    enum { LEAST_STEPS = 24 };
     const enum suits kind = kind_of(found);
     if (kind == SUITS_ALL || found->layout != layout_dense || shape->batch < 1 || shape->heads < 1 ||
         shape->len_q < 1 || shape->len_kv < 1)
@@ -40,7 +50,7 @@ bool choose_are_short_gradients(const struct knobs *found, const struct shape *s
     const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
     const double sm_count = (double)shape->sm_count, queries = heads / kv_heads * (double)shape->len_q;
     if (kind == SUITS_LONG_STEPS)
-        return queries < FEW_QUERIES || (queries <= FEW_QUERIES_OF_FEW_ITEMS && items <= sm_count);
+        return is_short(queries, items / sm_count);
     const double steps = heads / kv_heads * cover((double)shape->len_q, found->block_m);
     const double rounds = cover(items, sm_count);
     return steps < LEAST_STEPS || 10 * items < 9 * rounds * sm_count; /* or a tenth of the SMs are idle */

@@ -961,6 +961,7 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m64_"},
         {"head_dim=64", "batch=32 heads=32 len_q=1023 len_kv=1023", "_m64_"},
         {"head_dim=64", "batch=32 heads=32 len_q=1024 len_kv=1024", "_m128_"},
+        {"head_dim=64", "batch=4 heads=12 len_q=1024 len_kv=1024", "_m64_"},            /* three items for each SM */
         {"head_dim=64", "batch=1 heads=8 len_q=2048 len_kv=2048", "_m64_"},             /* 128 items */
         {"head_dim=64", "batch=1 heads=9 len_q=2048 len_kv=2048", "_m128_"},            /* 144 items */
         {"head_dim=64", "batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_"},            /* 128 items, of many steps */
