@@ -91,7 +91,7 @@
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      dq_columns          64                 32 * panels
-     dq_width            128                64 * panels
+     dq_width            128                head_dim
      dq_bytes            0                  0
      gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
@@ -138,7 +138,7 @@ constexpr int ROWS_PADDED = 64;         // step_m
 constexpr int PANELS = 2;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 2;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 64;          // 32 * panels
-constexpr int DQ_WIDTH = 128;           // 64 * panels
+constexpr int DQ_WIDTH = 128;           // head_dim
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;

@@ -85,7 +85,7 @@
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 64
-     dq_width            64                 64 * panels
+     dq_width            64                 head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
      gradient_bytes      98304              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
@@ -129,7 +129,7 @@ constexpr int ROWS_PADDED = 128;        // step_m
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 64;
-constexpr int DQ_WIDTH = 64;            // 64 * panels
+constexpr int DQ_WIDTH = 64;            // head_dim
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;

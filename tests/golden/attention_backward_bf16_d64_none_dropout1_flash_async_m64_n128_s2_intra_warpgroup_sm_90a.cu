@@ -90,7 +90,7 @@
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 head_dim
-     dq_width            64                 64 * panels
+     dq_width            64                 head_dim
      dq_bytes            0                  0
      gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
      block_threads       384                128 * (consumers + 1)
@@ -134,7 +134,7 @@ constexpr int ROWS_PADDED = 64;         // step_m
 constexpr int PANELS = 1;               // (head_dim + 63) / 64
 constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
 constexpr int DQ_COLUMNS = 64;          // head_dim
-constexpr int DQ_WIDTH = 64;            // 64 * panels
+constexpr int DQ_WIDTH = 64;            // head_dim
 constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
 constexpr int PRODUCER_REGISTERS = 56;
 constexpr int CONSUMER_REGISTERS = 224;
