@@ -192,11 +192,12 @@ def param_type(name: str, dtype: str) -> str:
 
 
 def hints(sizes: Sizes, alignment: int) -> str:
-    """The hints that the choice of a kernel may use. Lengths are rounded up to powers of two, so that a sequence that
-    grows token by token needs few kernels."""
+    """The hints that the choice of a kernel may use. Lengths are rounded up to one of four steps to each power of two,
+    so that a sequence that grows token by token asks for few kernels."""
 
     def rounded(length: int) -> int:
-        return 1 << max(length - 1, 15).bit_length()
+        step = max(16, 1 << (length - 1).bit_length()) // 8  # 256, 320, 384, 448, 512, 640, ...
+        return max(16, -(-length // step) * step)
 
     said = (f"batch={sizes.batch} heads={sizes.heads} kv_heads={sizes.kv_heads} "
             f"len_q={rounded(sizes.len_q)} len_kv={rounded(sizes.len_kv)}")  # fmt: skip
