@@ -1,4 +1,4 @@
-/* choose_gradients: two schedules of flash_async gradients suit long work alone. Measured on an H200
+/* choose_gradients: two schedules of flash_async gradients suit only long work. Measured on an H200
    (docs/performance-notes.md).
 
    Rows of 136 to 192 columns in one launch (the template's block_n of 96): it multiplies five times where three launches

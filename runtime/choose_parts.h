@@ -76,7 +76,7 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_gradients.c */
 
-/* True for gradients whose schedule suits long work alone. */
+/* True for gradients whose schedule suits only long work. */
 bool choose_has_short_gradients(const struct knobs *found);
 
 /* True if gradients of these sizes are faster with another schedule than that of `found`. */

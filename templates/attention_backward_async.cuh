@@ -57,7 +57,8 @@
 //$ note Warpgroups and launches.
 //$ let pingpong_schedule = overlap == both
 //$ note A product of 64 columns reads as much of operand a from shared memory as of operand b, and takes as long as these reads. So consumers
-//$ note hold columns of K and V as operands in registers, in steps of 16: as many as NVRTC takes without spilling.
+//$ note hold columns of K and V as operands in registers, in steps of 16: as many as NVRTC takes without spilling. The launch of dV has room
+//$ note for more of K than that of dK.
 //$ let k_steps = (head_dim + 15) / 16
 //$ let v_steps = (head_dim_v + 15) / 16
 //$ if plain and apart

@@ -9,7 +9,7 @@ struct QueriesConsumer {
     int index, first, query; // number of the consumer in the block; first query of this warp, and of this thread's rows
     Ring<STAGES> ring;       // steps
     float lse2[2], dot[2];   // of this thread's two rows, 8 queries apart
-    OwnRows<OWN_Q_STEPS> q; //$ if own_q_steps > 0
+    OwnRows<OWN_Q_STEPS> q; // first columns of this consumer's Q //$ if own_q_steps > 0
     float dq[1][HEAD_DIM / 2];
     float s[STEP_N / 2]; // S, then slopes
     float d_weight[STEP_N / 2];

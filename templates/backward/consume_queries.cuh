@@ -17,8 +17,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     unsigned seen; // seen pairs of the awaited step, one bit per element of S^T; set only if some are not seen //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs that dropout keeps, in this step and in the awaited one //$ if dropout == 1 and kept_stages == 1
     int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added
-    OwnRows<DK ? OWN_K_STEPS : OWN_K_STEPS_OF_DV> k; //$ if keys_in_registers
-    OwnRows<DK ? OWN_V_STEPS : 0> v;                 //$ if keys_in_registers
+    OwnRows<DK ? OWN_K_STEPS : OWN_K_STEPS_OF_DV> k; // first columns of this consumer's K //$ if keys_in_registers
+    OwnRows<DK ? OWN_V_STEPS : 0> v;                 // and of its V                       //$ if keys_in_registers
     Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
     float s[STEP_M / 2]; // S^T              //$ if weights_packed
