@@ -29,7 +29,7 @@ static enum suits kind_of(const struct knobs *found) {
 }
 
 /* Queries of all heads that share an item's keys, at most, where each SM has so many items at most. */
-static const struct { double queries, items_per_sm; } short_steps[] = {{1023, INFINITY}, {1024, 8}, {2560, 1}};
+static const struct { double queries, items_per_sm; } short_steps[] = {{900, 3.5}, {1600, 1}};
 
 static bool is_short(double queries, double items_per_sm) {
     for (size_t i = 0; i < sizeof short_steps / sizeof *short_steps; i++)

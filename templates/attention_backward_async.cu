@@ -68,8 +68,9 @@ template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS
 struct Step {
     int first; // first query or key of the tile; negative after the last step
     unsigned whole; // one bit per consumer: set if all of its pairs are seen
+    bool last; // true if the item has no further step //$ if products_within_step
     int late_sums; // dQ tile of the previous step //$ if dq_in_turn
-    int sums; // dQ tile of this step //$ elif by_role
+    int sums; // dQ tile of this step //$ elif by_role or products_within_step
     int sums, late_sums; // dQ tile of this step, or of the last one at the end of an item; dQ tile of two steps before //$ elif dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };

@@ -17,14 +17,15 @@
 //$ let short_rows = head_dim + head_dim_v <= 192
 //$ default stages = 2
 //$ if dq_added
-//$ note block_m is the number of queries per step. With 128 queries, registers hold P only in 16 bits, and only for short rows.
+//$ note block_m is the number of queries per step. With 128 queries, registers hold S and dP of one step at a time, and only of short rows.
 //$ let long_steps = head_dim <= 64 and head_dim_v <= 64 and plain
 //$ default block_m = 128 if long_steps else 64
 //$ note Each consumer multiplies its part of dQ: 64 of the queries, half of the columns (within a panel), or all of dQ in every second
 //$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = not by_role and block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
-//$ default overlap = intra_warpgroup if dq_in_turn or by_role else both
+//$ let products_within_step = block_m == 128
+//$ default overlap = intra_warpgroup if dq_in_turn or by_role or products_within_step else both
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
@@ -32,13 +33,13 @@
 //$ default block_m = 128
 //$ default overlap = both if plain and (short_rows or apart) else intra_warpgroup
 //$ let dq_in_turn = false
+//$ let products_within_step = false
 //$ let step_m = 64
 //$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
 //$ require block_m == 128
 //$ end
-//$ let weights_packed = dq_added and block_m == 128
 //$ note In steps of 128 queries, dQ goes to memory through shared memory. In shorter steps that would cost a stage of V, and was slower.
-//$ let dq_staged = weights_packed
+//$ let dq_staged = products_within_step
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
 //$ tune block_n in [96, 128]
@@ -46,7 +47,7 @@
 //$ tune overlap in [intra_warpgroup, both]
 //$ require block_n == 128 or by_role
 //$ require stages == 2
-//$ require overlap == intra_warpgroup or (overlap == both and not by_role)
+//$ require overlap == intra_warpgroup or (overlap == both and not by_role and not products_within_step)
 
 //$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
 //$ note allow, the addend of the score is computed while S is multiplied.
@@ -75,9 +76,8 @@
 //$ let consumers = 3 if by_role else 2
 //$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64
-//$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares; up to d 64,
-//$ note they win only under a causal mask.
-//$ let most_shares = 256 if dq_added and layout == dense and plain and (mask == causal or not long_steps) else 0
+//$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
+//$ let most_shares = 256 if dq_added and layout == dense and plain else 0
 //$ note Sums of an item in parts: of each warp, vectors of four for each lane.
 //$ let warps_of_item = 4 * consumers
 //$ let part_vectors = 2 * block_n / 8 if by_role else (head_dim + head_dim_v) / 8
@@ -121,13 +121,14 @@
 //$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
 //$ note If registers can hold it, dP of the next step is multiplied during this one, with dO of that step in a second tile.
-//$ let products_ahead = weights_packed or (plain and not dq_added and (short_rows or apart) and d_o_stages == 2)
+//$ let products_ahead = plain and not dq_added and (short_rows or apart) and d_o_stages == 2
 //$ note The launch of dV alone reads no V, and has tiles of dO in its place. It also needs Q no longer once P is computed; but the bits of
 //$ note dropout, which it reads later, are released with Q.
 //$ let most_d_o_tiles = d_o_stages + consumers if apart else d_o_stages
 //$ let queries_released_early = apart and dropout == 0
 //$ note Registers have no room for the statistics of a whole step beside products of the next step, or what an expression or dropout keeps.
-//$ let statistics_ahead = plain and not products_ahead
+//$ note Lanes share those of a step of 128 queries.
+//$ let statistics_ahead = plain and not products_ahead and not products_within_step
 //$ note If they fit, K and V of the next item are loaded during this one.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
 //$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1

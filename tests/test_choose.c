@@ -958,16 +958,17 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", "_n96_"}, /* 132 items of eight heads */
         {"head_dim=192", "batch=2147483647 heads=2147483647 len_q=2147483647 len_kv=2147483647", "_n96_"},
         {"head_dim=192 layout=padded", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n128_"}, /* not measured */
-        {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m64_"},
-        {"head_dim=64", "batch=32 heads=32 len_q=1023 len_kv=1023", "_m64_"},
-        {"head_dim=64", "batch=32 heads=32 len_q=1024 len_kv=1024", "_m128_"},
-        {"head_dim=64", "batch=4 heads=12 len_q=1024 len_kv=1024", "_m64_"},            /* three items for each SM */
-        {"head_dim=64", "batch=1 heads=8 len_q=2048 len_kv=2048", "_m64_"},             /* 128 items */
-        {"head_dim=64", "batch=1 heads=9 len_q=2048 len_kv=2048", "_m128_"},            /* 144 items */
-        {"head_dim=64", "batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_"},            /* 128 items, of many steps */
-        {"head_dim=64", "batch=16 heads=32 kv_heads=4 len_q=512 len_kv=512", "_m128_"}, /* of eight heads each */
-        {"head_dim=64 deterministic=1", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"}, /* the tile of dQ */
-        {"head_dim=64 layout=padded", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"},   /* not measured */
+        {"head_dim=64", "batch=2 heads=32 len_q=512 len_kv=512", "_m64_"},                   /* 256 items */
+        {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"},                 /* 4096 items */
+        {"head_dim=64", "batch=4 heads=16 len_q=777 len_kv=777", "_m64_"},             /* 448 items: 3.4 for each SM */
+        {"head_dim=64", "batch=1 heads=32 len_q=900 len_kv=900", "_m64_"},             /* 256 items */
+        {"head_dim=64", "batch=1 heads=32 len_q=901 len_kv=901", "_m128_"},            /* as many, of more steps */
+        {"head_dim=64", "batch=1 heads=11 len_q=1536 len_kv=1536", "_m64_"},           /* 132 items */
+        {"head_dim=64", "batch=1 heads=12 len_q=1536 len_kv=1536", "_m128_"},          /* 144 items */
+        {"head_dim=64", "batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_"},           /* 128 items, of many steps */
+        {"head_dim=64", "batch=4 heads=32 kv_heads=4 len_q=512 len_kv=512", "_m128_"}, /* 64 items of eight heads */
+        {"head_dim=64 deterministic=1", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"}, /* the tile of dQ */
+        {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},   /* not measured */
     };
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;

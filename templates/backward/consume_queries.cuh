@@ -1,4 +1,4 @@
-//$ needs keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m weights_packed most_shares
+//$ needs products_within_step keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
@@ -13,16 +13,18 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // true if every query of the step sees every key of this consumer
-    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step marks the end of the item
+    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step has no queries, so that the item ends
+    bool last;           // true if the item has no further step          //$ if products_within_step
+    int sums;            // dQ tile of the step                           //$ if products_within_step
+    int parts_of_dq = 0; // number of parts of dQ that were sent so far   //$ if products_within_step
     unsigned seen; // seen pairs of the awaited step, one bit per element of S^T; set only if some are not seen //$ if mask == custom_mask
     unsigned kept, kept_ahead; // pairs that dropout keeps, in this step and in the awaited one //$ if dropout == 1 and kept_stages == 1
-    int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added
+    int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited //$ if dq_added and not products_within_step
     OwnRows<DK ? OWN_K_STEPS : OWN_K_STEPS_OF_DV> k; // first columns of this consumer's K //$ if keys_in_registers
     OwnRows<DK ? OWN_V_STEPS : 0> v;                 // and of its V                       //$ if keys_in_registers
     Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
-    float s[STEP_M / 2]; // S^T              //$ if weights_packed
-    float s[STEP_M / 2]; // S^T, then slopes //$ else
+    float s[STEP_M / 2]; // S^T, then slopes
     float added[STEP_M / 2]; // what the score adds to S^T of the awaited step //$ if added_ahead
     float d_weight[STEP_M / 2]; // dP^T
     unsigned weights[STEP_M / 16][4], d_s[STEP_M / 16][4]; // P^T and dS^T in 16 bits, as operands
@@ -96,7 +98,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         barrier_wait(&shared.q_full[(ring + ahead).stage()], (ring + ahead).parity());
         whole_ahead = step(ahead).whole >> index & 1;
         last_ahead = step(ahead).first < 0;
-        late_sums = step(ahead).late_sums; //$ if dq_added
+        last = step(ahead).last; //$ if products_within_step
+        sums = step(ahead).sums; //$ if products_within_step
+        late_sums = step(ahead).late_sums; //$ elif dq_added
     }
     // Makes the awaited step the current one; false if it marks the end of the item. The branch is on a vote, which tells the compiler
     // that step counts are uniform.
@@ -109,7 +113,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Issues S^T (64 keys, STEP_M) = K Q^T of the step at distance `ahead`.
     __device__ __forceinline__ void multiply_scores(int ahead) {
-        await_queries(ahead);
+        await_queries(ahead); //$ if not products_within_step
         wgmma_fence();
         multiply_own_rows<HEAD_DIM, STEP_M>(s, k,                                               //$ if keys_in_registers
         multiply_rows<HEAD_DIM, STEP_M>(s,                                                      //$ else
@@ -173,6 +177,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
     __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
 
+    //$ if not products_within_step
     // Computes P^T and the slopes from S^T.
     __device__ __forceinline__ void weigh(int ahead) {
         take_kept(ahead); //$ if dropout == 1 and kept_stages == 1
@@ -183,14 +188,14 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
             weigh_as<false>(p, at, of.first, key, ahead);
-        else if (!last_ahead) //$ if not weights_packed
-        else // also after the last step: otherwise P^T of the previous step would have to be kept //$ else
+        else if (!last_ahead)
             weigh_as<true>(p, at, of.first, key, ahead);
     }
+    //$ end
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
         weigh_keys<MASKED>(s,
-                           weights, //$ if slopes_differ or weights_packed
+                           weights, //$ if slopes_differ
                            p, at,
                            score_keys(ahead), //$ if score == custom_score and not added_ahead
                            seen,        //$ if mask == custom_mask
@@ -214,24 +219,24 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void add_dv() {
         pack_kept(weights, s, kept);              //$ if not slopes_differ and dropout == 1 and kept_stages == 1
         pack_kept(weights, s, kept_in_shared(0)); //$ elif not slopes_differ and dropout == 1
-        pack_values(weights, s);                  //$ elif not slopes_differ and not weights_packed
+        pack_values(weights, s);                  //$ elif not slopes_differ
         wgmma_fence();
         add_weighted<HEAD_DIM_V, STEP_M>(dv[0], weights, matrix_descriptor(d_o_tiles<DK>(shared)[d_o().stage()], STEP_M * 128));
         wgmma_commit();
     }
 
+    //$ if not products_within_step
     // Computes dS^T from dP^T and the slopes.
     __device__ __forceinline__ void weigh_gradients() {
         wgmma_settle(d_weight);
         drop_gradients(d_weight, kept, all.dropout_factor);              //$ if dropout == 1 and kept_stages == 1
         drop_gradients(d_weight, kept_in_shared(0), all.dropout_factor); //$ elif dropout == 1
         if (whole)
-            weigh_key_gradients<false>(d_s, d_weight, weights, dots); //$ if weights_packed
-            weigh_key_gradients<false>(d_s, d_weight, s, dots);       //$ else
+            weigh_key_gradients<false>(d_s, d_weight, s, dots);
         else
-            weigh_key_gradients<true>(d_s, d_weight, weights, dots); //$ if weights_packed
-            weigh_key_gradients<true>(d_s, d_weight, s, dots);       //$ else
+            weigh_key_gradients<true>(d_s, d_weight, s, dots);
     }
+    //$ end
 
     // Issues dK (64 keys, d) += dS^T Q.
     __device__ __forceinline__ void add_dk() {
@@ -246,7 +251,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         release_by_warps(&shared.q_empty[(ring + ahead).stage()]);                                           //$ else
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
-    //$ if dq_added
+    //$ if dq_added and not products_within_step
 
     // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
     __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
@@ -289,7 +294,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
         if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
+            send_part_of_dq(dq, all, index, late_sums);
     }
     //$ if not dq_in_turn
 
@@ -298,7 +303,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         multiply_dq();
         wgmma_wait<0>();
         wgmma_settle(dq);
-        send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, step().sums);
+        send_part_of_dq(dq, all, index, step().sums);
     }
     //$ end
     //$ end

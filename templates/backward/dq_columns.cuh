@@ -21,14 +21,13 @@ __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUM
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
-    multiply_keys(
+    multiply_keys<true>(
         dq, [&](int i) { return matrix_descriptor(d_s[i], 0); },
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
 // Adds the part to the sums of the step's queries.
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
-                                                int, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll

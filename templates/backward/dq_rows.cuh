@@ -3,13 +3,10 @@
 
 // A consumer's part of dQ = dS K: the queries from 64 * index on, of the 128 of a step.
 
-constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
-constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late
-
 // Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
-    multiply_keys(
+    multiply_keys<false>(
         dq, [&](int i) { return matrix_descriptor(d_s[i][index], 0); }, [&](int i) { return matrix_descriptor(k[i], 0); });
 }
 
@@ -23,8 +20,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
         barrier_arrive(&shared.dq_full[index]);
 }
 // Stores the part to shared memory once the previous part has been read; `count` parts have been sent so far.
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &, SharedKeys &shared, int index,
-                                                int count, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int count, int sums) {
     const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
 #pragma unroll

@@ -1,4 +1,4 @@
-//$ needs consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs products_within_step consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -9,7 +9,8 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
-    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if dq_added
+    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS, (queries, keys) //$ if products_within_step
+    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ elif dq_added
     float dq[CONSUMERS][DQ_COLUMNS / 8][128][4]; // dQ of 64 queries each, in the order of the sums //$ if dq_staged
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // one row per thread of a consumer //$ if dropout == 1
@@ -21,7 +22,7 @@ struct alignas(1024) SharedKeys {
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
-    Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added
+    Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added and not products_within_step
     Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS]; //$ if dq_staged
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
@@ -34,7 +35,8 @@ static_assert(sizeof(SharedKeys::v) == CONSUMERS * sizeof(Panels<PANELS_V, STEP_
 //$ include "backward/add_d_params.cuh" if wants_d_params > 0
 //$ include "backward/consume_queries.cuh"
 //$ include "backward/products_ahead.cuh" if products_ahead
-//$ include "backward/scores_ahead.cuh" if apart or not products_ahead
+//$ include "backward/products_within_step.cuh" if products_within_step
+//$ include "backward/scores_ahead.cuh" if apart or not (products_ahead or products_within_step)
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
@@ -59,7 +61,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.d_o_full[stage], 1);
         barrier_init(&shared.d_o_empty[stage], CONSUMERS);
     }
-    //$ if dq_added
+    //$ if dq_added and not products_within_step
     for (int buffer = 0; buffer < 2; buffer++) {
         barrier_init(&shared.d_s_full[buffer], 4 * CONSUMERS); // warps
         barrier_init(&shared.d_s_empty[buffer], D_S_READERS + ADDERS); //$ if wants_d_params > 0
@@ -110,13 +112,15 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
                 run_scores_ahead(consumer);
             //$ elif products_ahead
             run_products_ahead(consumer);
+            //$ elif products_within_step
+            run_products_within_step(consumer);
             //$ else
             run_scores_ahead(consumer);
             //$ end
             consumer.store();
             consumer.release_item();
         }
-        end_parts_of_dq(shared, consumer.index, consumer.shared_tiles()); //$ if dq_staged
+        end_parts_of_dq(shared, consumer.index, consumer.parts_of_dq); //$ if dq_staged
         if (consumer.index == 0) take_turn(0); // the turn that remains //$ if pingpong_schedule
     }
     if constexpr (!DV)

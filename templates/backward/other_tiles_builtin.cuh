@@ -33,6 +33,12 @@ __device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention
 }
 //$ end
 
+// True if next_queries() has another tile, once it has returned one.
+__device__ __forceinline__ bool has_queries(const attention_params &p, const QueryTiles &walk) {
+    return (walk.query < p.len_q || walk.left > 1) && walk.steps > 0; //$ if most_shares > 0
+    return walk.query < p.len_q || walk.left > 1;                     //$ else
+}
+
 __device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
     while (walk.left > 0) {
         if (walk.query < p.len_q) {

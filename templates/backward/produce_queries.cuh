@@ -1,4 +1,4 @@
-//$ needs mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
+//$ needs products_within_step mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
@@ -22,7 +22,8 @@ __device__ __forceinline__ void load_keys(const attention_backward_tma_params &p
     }
 }
 
-// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item.
+// One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries. //$ if products_within_step
+// One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item. //$ else
 // Each lane copies 16 bytes of LSE or D per 64 queries.
 template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
@@ -32,18 +33,20 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step //$ if dq_in_turn
-    int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role
+    int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role and not products_within_step
     QueryTiles walk = queries_of(own_sequence(all, item), item);
-    bool last = false;
+    bool more = true;
 #pragma unroll 1
-    for (; !last; ring.count++) {
+    for (; more; ring.count++) {
         const attention_params &p = own_sequence(all, item);
         const OtherTile tile = next_queries(p, walk);
         const Ring<D_O_TILES<READS_V>> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
-        last = tile.first < 0;
+        const bool empty = tile.first < 0;
+        more = !empty && has_queries(p, walk); //$ if products_within_step
+        more = !empty;                         //$ else
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -51,27 +54,28 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             step.whole = tile.whole;
             //$ if dq_in_turn
             step.late_sums = sums;
-            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
-            //$ elif by_role
-            if (!last)
+            sums = empty ? sums : tile_of_query(p, tile.index, tile.first);
+            //$ elif by_role or products_within_step
+            if (!empty)
                 step.sums = tile_of_query(p, tile.index, tile.first);
             //$ elif dq_added
             step.late_sums = sums_before;
             sums_before = sums;
-            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
+            sums = empty ? sums : tile_of_query(p, tile.index, tile.first);
             step.sums = sums;
             //$ end
+            step.last = !more; //$ if products_within_step
             step.where = at; //$ if mask == custom_mask or score == custom_score
-            if (last)
+            if (empty)
                 barrier_arrive(q_full);
             else
                 barrier_expect(q_full, STEP_M * 128 * PANELS);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS && !last; panel++)
+            for (int panel = 0; panel < PANELS && !empty; panel++)
                 tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
         }
-        if (!last) {
+        if (!empty) {
             const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
 #pragma unroll
             for (int i = lane % 16 * 4; i < STEP_M; i += 64)
@@ -80,12 +84,12 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         barrier_arrive_copied(q_full);
         barrier_wait(&shared.d_o_empty[stage_d_o], ring_d_o.parity() ^ 1);
         if (elected) {
-            if (last)
+            if (empty)
                 barrier_arrive(d_o_full);
             else
                 barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS_V && !last; panel++)
+            for (int panel = 0; panel < PANELS_V && !empty; panel++)
                 tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
                          head, map_batch(batch));
         }

@@ -14,7 +14,7 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
-// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
+// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma.
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Eight elements, which TMA requires to be aligned. //$ if algorithm == flash_async

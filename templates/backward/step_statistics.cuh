@@ -1,7 +1,25 @@
-//$ needs step_m statistics_ahead
-//$ include "backward/load_statistics.cuh"
+//$ needs step_m statistics_ahead products_within_step
+//$ include "backward/load_statistics.cuh" if not products_within_step
 
-//$ if statistics_ahead
+//$ if products_within_step
+// The numbers for the queries of a step: LSE in base 2, or D. Each lane holds those of every eighth of its queries, and the eight lanes
+// that have the same queries pass them to each other: a load for each lane would read as much shared memory as the products do.
+struct Statistics {
+    float held[STEP_M / 32];
+
+    __device__ __forceinline__ void load(const float (&of_step)[STEP_M]) {
+#pragma unroll
+        for (int i = 0; i < STEP_M / 32; i++)
+            held[i] = of_step[32 * i + static_cast<int>(threadIdx.x) % 32];
+    }
+    // Sets `number` to those of queries 16 j to 16 j + 15, [2 h + e].
+    __device__ __forceinline__ void get(float (&number)[4], int j) const {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            number[i] = __shfl_sync(0xffffffffu, held[(4 * j + i) / 8], (4 * j + i) % 8 * 4 + static_cast<int>(threadIdx.x) % 4);
+    }
+};
+//$ elif statistics_ahead
 // A thread's numbers for the queries of a step: LSE in base 2, or D. They are loaded together, while products run.
 struct Statistics {
     float numbers[STEP_M / 16][4];

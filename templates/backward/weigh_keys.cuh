@@ -1,4 +1,4 @@
-//$ needs slopes_differ step_m bfloat16 weights_packed
+//$ needs slopes_differ step_m bfloat16
 //$ include "backward/step_statistics.cuh"
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
@@ -33,5 +33,5 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
         d_weight[i] = factor * (kept >> i & 1 ? d_weight[i] : 0);
 }
 
-//$ include "backward/weigh_keys_packed.cuh" if weights_packed else "backward/weigh_keys_custom.cuh" if slopes_differ else "backward/weigh_keys_scaled.cuh"
-//$ include "backward/weigh_key_slopes.cuh" if not weights_packed
+//$ include "backward/weigh_keys_custom.cuh" if slopes_differ else "backward/weigh_keys_scaled.cuh"
+//$ include "backward/weigh_key_slopes.cuh"

@@ -399,7 +399,7 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
-// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma (backward/load_statistics.cuh).
+// to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma.
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
 
 // Eight elements, which TMA requires to be aligned.
@@ -1332,15 +1332,6 @@ struct Statistics {
 // S^T and dP^T of 64 keys -> P^T and dS^T, in the accumulator layout of wgmma: element 8 j + 4 h + 2 r + e of a thread is in row
 // 16 w + lane / 4 + 8 r, a key, where w is its warp, and in column 16 j + 8 h + lane % 4 * 2 + e, a query.
 
-// Packs values in the accumulator layout into operand a of a product.
-__device__ __forceinline__ void pack_values(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2]) {
-#pragma unroll
-    for (int j = 0; j < STEP_M / 16; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            pairs[j][i] = pack<BFLOAT16>(value[8 * j + 2 * i], value[8 * j + 2 * i + 1]);
-}
-
 // The same, with 0 where bit i of `kept` is 0.
 __device__ __forceinline__ void pack_kept(unsigned (&pairs)[STEP_M / 16][4], const float (&value)[STEP_M / 2], unsigned kept) {
 #pragma unroll
@@ -1383,21 +1374,32 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
 
 // backward/weigh_key_slopes.cuh
 
-// dS^T = slope (dP^T - D), as operand of dK += dS^T Q.
+// dS^T = slope (dP^T - D) of queries 16 j to 16 j + 15, as operand of dK += dS^T Q.
 template <bool MASKED>
-__device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], float (&d_weight)[STEP_M / 2],
+__device__ __forceinline__ void weigh_sixteen_gradients(unsigned (&d_s)[4], const float (&d_weight)[STEP_M / 2],
+                                                        const float (&slope)[STEP_M / 2], const Statistics &dots, int j) {
+    float dot_of[4];
+    dots.get(dot_of, j);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int first = 8 * j + 2 * i;
+        float value[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            value[e] = slope[first + e] * (d_weight[first + e] - dot_of[i / 2 * 2 + e]);
+            value[e] = MASKED && slope[first + e] == 0 ? 0 : value[e]; // whatever dP of an unseen pair is
+        }
+        d_s[i] = pack<BFLOAT16>(value[0], value[1]);
+    }
+}
+
+// The same of all queries of a step.
+template <bool MASKED>
+__device__ __forceinline__ void weigh_key_gradients(unsigned (&d_s)[STEP_M / 16][4], const float (&d_weight)[STEP_M / 2],
                                                     const float (&slope)[STEP_M / 2], const Statistics &dots) {
 #pragma unroll
-    for (int j = 0; j < STEP_M / 16; j++) {
-        float dot_of[4];
-        dots.get(dot_of, j);
-#pragma unroll
-        for (int i = 8 * j; i < 8 * j + 8; i++) {
-            const float value = slope[i] * (d_weight[i] - dot_of[i % 8 / 4 * 2 + i % 2]);
-            d_weight[i] = MASKED && slope[i] == 0 ? 0 : value; // whatever dP of an unseen pair is
-        }
-    }
-    pack_values(d_s, d_weight);
+    for (int j = 0; j < STEP_M / 16; j++)
+        weigh_sixteen_gradients<MASKED>(d_s[j], d_weight, slope, dots, j);
 }
 
 // backward/repeat_keys.cuh
@@ -1597,33 +1599,34 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step
     QueryTiles walk = queries_of(own_sequence(all, item), item);
-    bool last = false;
+    bool more = true;
 #pragma unroll 1
-    for (; !last; ring.count++) {
+    for (; more; ring.count++) {
         const attention_params &p = own_sequence(all, item);
         const OtherTile tile = next_queries(p, walk);
         const Ring<D_O_TILES<READS_V>> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
         const Where at = where_is(p, tile.index);
-        last = tile.first < 0;
+        const bool empty = tile.first < 0;
+        more = !empty;
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
             step.first = tile.first;
             step.whole = tile.whole;
             step.late_sums = sums;
-            sums = last ? sums : tile_of_query(p, tile.index, tile.first);
-            if (last)
+            sums = empty ? sums : tile_of_query(p, tile.index, tile.first);
+            if (empty)
                 barrier_arrive(q_full);
             else
                 barrier_expect(q_full, STEP_M * 128 * PANELS);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS && !last; panel++)
+            for (int panel = 0; panel < PANELS && !empty; panel++)
                 tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
         }
-        if (!last) {
+        if (!empty) {
             const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
 #pragma unroll
             for (int i = lane % 16 * 4; i < STEP_M; i += 64)
@@ -1632,12 +1635,12 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         barrier_arrive_copied(q_full);
         barrier_wait(&shared.d_o_empty[stage_d_o], ring_d_o.parity() ^ 1);
         if (elected) {
-            if (last)
+            if (empty)
                 barrier_arrive(d_o_full);
             else
                 barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
-            for (int panel = 0; panel < PANELS_V && !last; panel++)
+            for (int panel = 0; panel < PANELS_V && !empty; panel++)
                 tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
                          head, map_batch(batch));
         }
@@ -1742,9 +1745,9 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
 
 // backward/part_of_dq.cuh
 
-// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS^T (64 keys,
-// 64 queries) and of K (64 keys, DQ_COLUMNS) of consumer i.
-template <class DescriptorOfDS, class DescriptorOfK>
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS (64
+// queries, 64 keys) or dS^T, and of K (64 keys, DQ_COLUMNS) of consumer i.
+template <bool D_S_TRANSPOSED, class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
@@ -1752,9 +1755,10 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
 #pragma unroll
         for (int step = 0; step < 4; step++)
             if (i == 0 && step == 0)
-                wgmma_ss<DQ_COLUMNS, false, true, false, BFLOAT16>(dq, a, b);
+                wgmma_ss<DQ_COLUMNS, false, D_S_TRANSPOSED, false, BFLOAT16>(dq, a, b);
             else
-                wgmma_ss<DQ_COLUMNS, true, true, false, BFLOAT16>(dq, a + step * ROWS_OF_STEP, b + step * ROWS_OF_STEP);
+                wgmma_ss<DQ_COLUMNS, true, D_S_TRANSPOSED, false, BFLOAT16>(
+                    dq, a + step * (D_S_TRANSPOSED ? ROWS_OF_STEP : COLUMNS_OF_STEP), b + step * ROWS_OF_STEP);
     }
 }
 
@@ -1783,14 +1787,13 @@ __device__ __forceinline__ int first_column(int) { return 0; }
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
-    multiply_keys(
+    multiply_keys<true>(
         dq, [&](int i) { return matrix_descriptor(d_s[i], 0); },
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
 // Adds the part to the sums of the step's queries.
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, SharedKeys &, int index,
-                                                int, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
     float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll
@@ -1810,7 +1813,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     Ring<KEY_STAGES> items;
     Ring<STAGES> ring;            // steps of all items
     bool whole;                   // true if every query of the step sees every key of this consumer
-    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step marks the end of the item
+    bool whole_ahead, last_ahead; // the same for the awaited step; true if that step has no queries, so that the item ends
     int late_sums; // dQ tile of the dQ that this step multiplies, negative if none; known once the next step is awaited
     Statistics lse2, dots; // LSE of the awaited step, D of this step
     float dk[1][DK ? HEAD_DIM / 2 : 1], dv[1][DV ? HEAD_DIM_V / 2 : 1];
@@ -1993,7 +1996,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
         if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, shared, index, shared_tiles() - DQ_LATE, late_sums);
+            send_part_of_dq(dq, all, index, late_sums);
     }
 
     // Stores dK and dV of the item to memory.

@@ -107,6 +107,16 @@ ATTILE_INLINE void store_matrices(void *shared, unsigned a, unsigned b, unsigned
         *((unsigned *)row + attile_lane() % 4) = pair[j];
     }
 }
+/* The same, transposed: the pair of lane 4 i + q goes to column i of rows 2 q and 2 q + 1. */
+ATTILE_INLINE void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d,
+                                             ATTILE_LINE) {
+    const unsigned pair[4] = {a, b, c, d};
+    for (int j = 0; j < 4; j++)
+        for (int e = 0; e < 2; e++) {
+            attile_word row = attile_pick(0xffffffffu, (attile_word)shared, 8 * j + attile_lane() % 4 * 2 + e, line);
+            *((unsigned short *)row + attile_lane() / 4) = (unsigned short)(pair[j] >> 16 * e);
+        }
+}
 
 /* --- the tensor cores ---------------------------------------------------------------------------------------------- */
 
