@@ -110,6 +110,7 @@ static const char *const files[] = {
     "pipeline/release_by_thread.cuh",
     "backward/scores_ahead.cuh",
     "backward/products_ahead.cuh",
+    "backward/products_within_step.cuh",
     "backward/turns.cuh",
     "attention_mla.cu",
     "load/keys_of_query.cuh",
