@@ -53,6 +53,8 @@
 //$ note allow, the addend of the score is computed while S is multiplied.
 //$ let slopes_differ = score == custom_score and score_adds == 0
 //$ let added_ahead = score_adds == 1 and short_rows
+//$ note Rows of dS in shared memory are queries; if gradients of parameters are added from them, eight queries of a key at a time, they are keys.
+//$ let d_s_of_keys = wants_d_params > 0
 //$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
 //$ note Warpgroups and launches.

@@ -1,7 +1,8 @@
-//$ needs products_within_step keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs d_s_of_keys products_within_step keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
+//$ include "target/sm_90_store_transposed.cuh" if dq_added and not d_s_of_keys
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it keeps in registers.
@@ -251,22 +252,42 @@ template <bool DK, bool DV> struct KeysConsumer {
         release_by_warps(&shared.q_empty[(ring + ahead).stage()]);                                           //$ else
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
+    //$ if dq_added and not d_s_of_keys
+
+    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
+    // transposes.
+    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
+        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
+    }
+    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
+    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
+        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
+    }
+    //$ end
     //$ if dq_added and not products_within_step
 
     // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
     __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
 
-    // Stores dS^T (64 keys, STEP_M) to shared memory, where all consumers read it.
+    // Stores dS to shared memory, where all consumers read it.
     __device__ __forceinline__ void share() {
         const int count = shared_tiles(), buffer = count % 2;
+        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
+        //$ if d_s_of_keys
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
         const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
                            d_s[i][2], d_s[i][3]);
+        //$ else
+        unsigned short *const place = d_s_place(buffer);
+#pragma unroll
+        for (int j = 0; j < STEP_M / 16; j++)
+            store_d_s(place, j);
+        //$ end
         fence_async();
         __syncwarp();
         if (elect_one())

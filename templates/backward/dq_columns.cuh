@@ -21,7 +21,7 @@ __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUM
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
-    multiply_keys<true>(
+    multiply_keys(
         dq, [&](int i) { return matrix_descriptor(d_s[i], 0); },
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }

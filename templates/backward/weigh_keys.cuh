@@ -1,4 +1,4 @@
-//$ needs products_within_step slopes_differ step_m bfloat16
+//$ needs slopes_differ step_m bfloat16
 //$ include "backward/step_statistics.cuh"
 //$ include "backward/pair_weight.cuh"
 //$ include "target/sm_80.cuh"
@@ -34,4 +34,4 @@ __device__ __forceinline__ void drop_gradients(float (&d_weight)[STEP_M / 2], un
 }
 
 //$ include "backward/weigh_keys_custom.cuh" if slopes_differ else "backward/weigh_keys_scaled.cuh"
-//$ include "backward/weigh_key_slopes.cuh" if not products_within_step
+//$ include "backward/weigh_key_slopes.cuh"

@@ -55,10 +55,10 @@
      backward/d_o_tiles.cuh
      backward/add_dq.cuh
      backward/consume_queries.cuh
+     target/sm_90_store_transposed.cuh
      backward/dq_rows.cuh
      backward/part_of_dq.cuh
      backward/products_within_step.cuh
-     target/sm_90_store_transposed.cuh
 
    Knobs
      family              attention_backward  what kind of kernel this is
@@ -1771,22 +1771,38 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
     }
 }
 
+// target/sm_90_store_transposed.cuh
+// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
+// this name (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
+// 16 bytes of a transpose.
+__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+#endif
+
 // backward/part_of_dq.cuh
 
-// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS (64
-// queries, 64 keys) or dS^T, and of K (64 keys, DQ_COLUMNS) of consumer i.
-template <bool D_S_TRANSPOSED, class DescriptorOfDS, class DescriptorOfK>
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of consumer i's 64 keys:
+// of dS (64 queries, 64 keys) and K (64 keys, DQ_COLUMNS).
+template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
+    constexpr bool TRANSPOSED = false;
+    constexpr int D_S_STEP = COLUMNS_OF_STEP;
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
         const unsigned long long a = d_s(i), b = k(i);
 #pragma unroll
         for (int step = 0; step < 4; step++)
             if (i == 0 && step == 0)
-                wgmma_ss<DQ_COLUMNS, false, D_S_TRANSPOSED, false, BFLOAT16>(dq, a, b);
+                wgmma_ss<DQ_COLUMNS, false, TRANSPOSED, false, BFLOAT16>(dq, a, b);
             else
-                wgmma_ss<DQ_COLUMNS, true, D_S_TRANSPOSED, false, BFLOAT16>(
-                    dq, a + step * (D_S_TRANSPOSED ? ROWS_OF_STEP : COLUMNS_OF_STEP), b + step * ROWS_OF_STEP);
+                wgmma_ss<DQ_COLUMNS, true, TRANSPOSED, false, BFLOAT16>(dq, a + step * D_S_STEP, b + step * ROWS_OF_STEP);
     }
 }
 
@@ -1797,7 +1813,7 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
 // Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
-    multiply_keys<false>(
+    multiply_keys(
         dq, [&](int i) { return matrix_descriptor(d_s[i][index], 0); }, [&](int i) { return matrix_descriptor(k[i], 0); });
 }
 
@@ -1955,6 +1971,17 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
+    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
+    // transposes.
+    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
+        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
+    }
+    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
+    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
+        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
+    }
+
     // Stores dK and dV of the item to memory.
     __device__ __forceinline__ void store() {
         const int kv_index = same_in_warp(item().kv_index);
@@ -1987,21 +2014,6 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 };
 
-// target/sm_90_store_transposed.cuh
-// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
-// this name (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
-// 16 bytes of a transpose.
-__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
-                 "r"(b), "r"(c), "r"(d)
-                 : "memory");
-}
-
-#endif
-
 // backward/products_within_step.cuh
 
 // Schedule of a consumer: all products of a step are issued and awaited within the step, so that registers hold S and dP of one step at a
@@ -2011,14 +2023,7 @@ __device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned
 // other, after their dQ of it was complete. (Stages of Q would not do: an item without queries takes one.)
 template <bool DK, bool DV> __device__ __forceinline__ int d_s_buffer(const KeysConsumer<DK, DV> &c) { return c.parts_of_dq % 2; }
 
-// Returns where this lane stores dS of queries 16 j to 16 j + 15: in row lane / 16 * 8 + lane % 8, eight of the keys of its warp.
-template <bool DK, bool DV> __device__ __forceinline__ unsigned short *d_s_place(const KeysConsumer<DK, DV> &c, int j) {
-    const int warp = static_cast<int>(threadIdx.x) % 128 / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    return &c.shared.d_s[d_s_buffer(c)][c.index][j / 4][j % 4 * 16 + lane / 16 * 8 + lane % 8]
-                        [(2 * warp + lane % 16 / 8 ^ lane % 8) * 8];
-}
-
-// Computes P^T from S^T, and dS^T = P^T (dP^T - D), whose transpose it stores to shared memory. Nothing but the wait for dP^T separates the two, so the
+// Computes P^T from S^T, and dS^T, whose transpose it stores to shared memory. Nothing but the wait for dP^T separates the two, so the
 // compiler puts arithmetic of dS between exponentials, which leave three of four issue slots free.
 template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_step(KeysConsumer<DK, DV> &c) {
     const int key = c.first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
@@ -2026,10 +2031,11 @@ template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_s
     c.load_dots();
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);
+    unsigned short *const place = c.d_s_place(d_s_buffer(c));
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         weigh_sixteen_gradients<MASKED>(c.d_s[j], c.d_weight, c.s, c.dots, j);
-        store_matrices_transposed(d_s_place(c, j), c.d_s[j][0], c.d_s[j][1], c.d_s[j][2], c.d_s[j][3]);
+        c.store_d_s(place, j);
     }
 }
 

@@ -60,6 +60,7 @@
      backward/drawers.cuh
      backward/help_with_items.cuh
      backward/consume_queries.cuh
+     target/sm_90_store_transposed.cuh
      backward/dq_columns.cuh
      backward/part_of_dq.cuh
      target/sm_90_sums.cuh
@@ -1101,13 +1102,6 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
 // Orders this thread's accesses to shared memory before later accesses of TMA and the tensor cores (the async proxy).
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Stores four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of 16 bytes.
-__device__ __forceinline__ void store_matrices(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
-                 "r"(b), "r"(c), "r"(d)
-                 : "memory");
-}
-
 // --- wgmma: 64 rows a warpgroup, asynchronous between fence, commit and wait
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -1540,7 +1534,7 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
-    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries)
+    Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS, (queries, keys)
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     unsigned short kept[KEPT_STAGES][CONSUMERS][128][STEP_M / 32]; // one row per thread of a consumer
     Step step[STAGES];
@@ -1743,22 +1737,38 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
     help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });
 }
 
+// target/sm_90_store_transposed.cuh
+// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
+// this name (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
+// 16 bytes of a transpose.
+__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+#endif
+
 // backward/part_of_dq.cuh
 
-// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of dS (64
-// queries, 64 keys) or dS^T, and of K (64 keys, DQ_COLUMNS) of consumer i.
-template <bool D_S_TRANSPOSED, class DescriptorOfDS, class DescriptorOfK>
+// Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of consumer i's 64 keys:
+// of dS (64 queries, 64 keys) and K (64 keys, DQ_COLUMNS).
+template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
+    constexpr bool TRANSPOSED = false;
+    constexpr int D_S_STEP = COLUMNS_OF_STEP;
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
         const unsigned long long a = d_s(i), b = k(i);
 #pragma unroll
         for (int step = 0; step < 4; step++)
             if (i == 0 && step == 0)
-                wgmma_ss<DQ_COLUMNS, false, D_S_TRANSPOSED, false, BFLOAT16>(dq, a, b);
+                wgmma_ss<DQ_COLUMNS, false, TRANSPOSED, false, BFLOAT16>(dq, a, b);
             else
-                wgmma_ss<DQ_COLUMNS, true, D_S_TRANSPOSED, false, BFLOAT16>(
-                    dq, a + step * (D_S_TRANSPOSED ? ROWS_OF_STEP : COLUMNS_OF_STEP), b + step * ROWS_OF_STEP);
+                wgmma_ss<DQ_COLUMNS, true, TRANSPOSED, false, BFLOAT16>(dq, a + step * D_S_STEP, b + step * ROWS_OF_STEP);
     }
 }
 
@@ -1787,7 +1797,7 @@ __device__ __forceinline__ int first_column(int) { return 0; }
 __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2], Panels<STEP_M / 64, 64> (&d_s)[CONSUMERS],
                                                      Panels<PANELS, 64> (&k)[CONSUMERS], int index) {
     const int column = first_column(index);
-    multiply_keys<true>(
+    multiply_keys(
         dq, [&](int i) { return matrix_descriptor(d_s[i], 0); },
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
@@ -1957,20 +1967,28 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
+    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
+    // transposes.
+    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
+        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
+    }
+    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
+    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
+        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
+    }
+
     // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
     __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
 
-    // Stores dS^T (64 keys, STEP_M) to shared memory, where all consumers read it.
+    // Stores dS to shared memory, where all consumers read it.
     __device__ __forceinline__ void share() {
         const int count = shared_tiles(), buffer = count % 2;
-        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-        const int row = thread / 32 * 16 + lane % 16;
-        const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
         barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
+        unsigned short *const place = d_s_place(buffer);
 #pragma unroll
-        for (int i = 0; i < STEP_M / 16; i++)
-            store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
-                           d_s[i][2], d_s[i][3]);
+        for (int j = 0; j < STEP_M / 16; j++)
+            store_d_s(place, j);
         fence_async();
         __syncwarp();
         if (elect_one())
