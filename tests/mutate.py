@@ -248,7 +248,7 @@ MUTANTS = [
     ("templates/backward/produce_queries.cuh", "step.late_sums = sums;", "step.late_sums = max(sums - 1, 0);", "test_backward_async"),
     ("templates/backward/produce_queries.cuh", "more = !empty && has_queries(p, walk);", "more = !empty;", "test_backward_async"),
     ("templates/backward/other_tiles_builtin.cuh", "|| walk.left > 1) && walk.steps > 0", "&& walk.steps > 0)", "test_backward_async"),
-    ("templates/backward/products_within_step.cuh", "lane % 16 / 8 ^ lane % 8", "lane % 16 / 8", "test_backward_async"),
+    ("templates/backward/consume_queries.cuh", "lane % 16 / 8 ^ lane % 8", "lane % 16 / 8", "test_backward_async"),
     ("templates/backward/step_statistics.cuh", "held[(4 * j + i) / 8]", "held[0]", "test_backward_async"),
     ("templates/backward/dq_columns.cuh", "i < DQ_COLUMNS / 8", "i < DQ_COLUMNS / 8 - 1", "test_backward_async"),
     ("templates/backward/parts.cuh", "part < parts; part++", "part < parts - 1; part++", "test_backward_async"),

@@ -6,10 +6,9 @@
 // of dS (64 queries, 64 keys) and K (64 keys, DQ_COLUMNS). //$ else
 template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
-    constexpr bool TRANSPOSED = true;        //$ if d_s_of_keys
-    constexpr int D_S_STEP = ROWS_OF_STEP;    //$ if d_s_of_keys
-    constexpr bool TRANSPOSED = false;       //$ else
-    constexpr int D_S_STEP = COLUMNS_OF_STEP; //$ if not d_s_of_keys
+    constexpr bool TRANSPOSED = true;  //$ if d_s_of_keys
+    constexpr bool TRANSPOSED = false; //$ else
+    constexpr int D_S_STEP = TRANSPOSED ? ROWS_OF_STEP : COLUMNS_OF_STEP;
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
         const unsigned long long a = d_s(i), b = k(i);

@@ -1793,7 +1793,7 @@ __device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned
 template <class DescriptorOfDS, class DescriptorOfK>
 __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], DescriptorOfDS d_s, DescriptorOfK k) {
     constexpr bool TRANSPOSED = false;
-    constexpr int D_S_STEP = COLUMNS_OF_STEP;
+    constexpr int D_S_STEP = TRANSPOSED ? ROWS_OF_STEP : COLUMNS_OF_STEP;
 #pragma unroll
     for (int i = 0; i < CONSUMERS; i++) {
         const unsigned long long a = d_s(i), b = k(i);
