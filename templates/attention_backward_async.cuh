@@ -99,8 +99,8 @@
 //$ end
 //$ note Where consumers take turns and steps are short, a turn lasts until dS is shared, for which the other consumer must have taken dQ of
 //$ note the step before. And with long rows, the values that a score keeps leave no room for dQ. In both cases dQ is taken before P is computed.
-//$ let turn_until_shared = pingpong_schedule and plain and dq_added and block_m == 64 and not dq_in_turn
-//$ let dq_first = turn_until_shared or (dq_added and score == custom_score and head_dim + head_dim_v > 128)
+//$ let turn_until_d_s_shared = pingpong_schedule and plain and dq_added and block_m == 64 and not dq_in_turn
+//$ let dq_first = turn_until_d_s_shared or (dq_added and score == custom_score and head_dim + head_dim_v > 128)
 //$ let block_threads = 128 * (consumers + 1)
 //$ note The producer classifies tiles, and its other warps draw the random numbers of dropout. With dropout, and where bounds of tensors
 //$ note tell which tiles are seen, they take more registers if the consumers can spare them. Consumers with both gradients of long rows

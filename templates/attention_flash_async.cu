@@ -95,7 +95,7 @@ __device__ __forceinline__ Tile take_tile(Shared &shared, Ring<2> &ring) {
 //$ include "store/lse.cuh"
 //$ include "store/parts.cuh" if split_keys > 0
 //$ include "store/tma.cuh" if store == tma else "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
-//$ include "store/repeated_rows.cuh" if strange_values
+//$ include "store/repeated_rows.cuh" if nonfinite_values
 //$ include "store/of_some_keys.cuh" if split_keys > 0 else "store/of_all_keys.cuh"
 //$ include "store/finish.cuh"
 //$ include "pipeline/search_plain.cuh" if rescale == from_sum and plain_scores

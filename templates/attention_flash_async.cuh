@@ -85,7 +85,7 @@
 
 //$ note Readers of a stage, and whether a NaN of a key that a row does not see may have reached the row.
 //$ let kv_readers = consumers * cluster
-//$ let strange_values = mask != none or layout != dense
+//$ let nonfinite_values = mask != none or layout != dense
 //$ let q_readers = 128 if store == tma else 4 if q_in == q_registers else 1
 
 //$ note Registers per thread.

@@ -52,7 +52,7 @@ using Consumer = UnitRows; // holds O at the end
 //$ include "store/lse.cuh"
 //$ include "store/parts.cuh" if split_keys > 0
 //$ include "store/direct_fp32.cuh" if dtype_out == fp32 else "store/direct_16bit.cuh"
-//$ include "store/repeated_rows.cuh" if strange_values
+//$ include "store/repeated_rows.cuh" if nonfinite_values
 //$ include "store/of_some_keys.cuh" if split_keys > 0 else "store/of_all_keys.cuh"
 //$ include "store/finish.cuh"
 //$ include "pipeline/repeat_from_shared.cuh" if rescale == from_sum and stages > 1

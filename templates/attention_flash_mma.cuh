@@ -10,7 +10,7 @@
 //$ let rows_aligned = false
 //$ let plain_scores = mask != custom_mask and score == scaled
 //$ let folded = score_form in [linear, tanh]
-//$ let strange_values = mask != none
+//$ let nonfinite_values = mask != none
 
 //$ note Its schedules: defaults, values worth trying, limits.
 //$ defaults "attention_flash_mma.yaml"

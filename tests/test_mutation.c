@@ -387,7 +387,7 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     if (roles && strstr(line, "d_s_empty[d_s_stage()], tile()"))
         return true; /* P of this tile came only after the third consumer was done with that place */
     if (strcmp(lines->file, "backward/panel_sums.cuh") == 0 && strstr(line, "await_warps();") && !strstr(line, "//"))
-        return true; /* for sums that are not finite, which test_backward_strange has */
+        return true; /* for sums that are not finite, which test_backward_nonfinite has */
     if (strcmp(lines->file, "backward/role_steps.cuh") == 0 && strstr(line, "wgmma_fence();") &&
         strstr(before, "add_dk()"))
         return true; /* the compiler inserts it otherwise, and says so */

@@ -7,7 +7,7 @@
 template <int SHARERS, int COUNT>
 __device__ __forceinline__ void add_to_dq(const attention_params &p, int index, int query, Share<SHARERS, 2 * COUNT> share,
                                           const float (&dq)[2][COUNT]) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;
+    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
     float *const sums = dq_sums(p, tile_of_query(p, index, query));
 #pragma unroll
     for (int t = 0; t < 2; t++)

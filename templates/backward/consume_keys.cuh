@@ -137,12 +137,12 @@ struct QueriesConsumer {
         const attention_backward_params &own = tensors_of_queries(params, head);
         const attention_params &p = own.forward;
         const bool again = wants_repeat(dq[0]) && first < p.len_q;
-        Strange<HEAD_DIM / 2> strange;
+        Nonfinite<HEAD_DIM / 2> nonfinite;
         if (again)
-            strange = strange_sums(dq[0], p.len_q - first);
+            nonfinite = nonfinite_sums(dq[0], p.len_q - first);
         store_rows<HEAD_DIM>(dq, p.scale, own.dq, own.dq_batch_stride, own.dq_head_stride, own.dq_row_stride,
                              head / p.heads, head % p.heads, first, p.len_q - first);
         if (again)
-            repeat_dq(own, head, first, strange);
+            repeat_dq(own, head, first, nonfinite);
     }
 };

@@ -277,7 +277,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         //$ if d_s_of_keys
         const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
         const int row = thread / 32 * 16 + lane % 16;
-        const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
+        const int chunk = opaque(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
 #pragma unroll
         for (int i = 0; i < STEP_M / 16; i++)
             store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
@@ -342,12 +342,12 @@ template <bool DK, bool DV> struct KeysConsumer {
         const float factor_of_dv = 1;                //$ else
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
-        Strange<DK ? HEAD_DIM / 2 : 1> strange_dk;
-        Strange<DV ? HEAD_DIM_V / 2 : 1> strange_dv;
+        Nonfinite<DK ? HEAD_DIM / 2 : 1> nonfinite_dk;
+        Nonfinite<DV ? HEAD_DIM_V / 2 : 1> nonfinite_dv;
         if (again_dk)
-            strange_dk = strange_sums(dk[0], p.len_kv - row0);
+            nonfinite_dk = nonfinite_sums(dk[0], p.len_kv - row0);
         if (again_dv)
-            strange_dv = strange_sums(dv[0], p.len_kv - row0);
+            nonfinite_dv = nonfinite_sums(dv[0], p.len_kv - row0);
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
@@ -357,9 +357,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         // after the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);
+                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, nonfinite_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, strange_dv);
+                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, nonfinite_dv);
     }
 };

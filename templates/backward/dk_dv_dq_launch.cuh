@@ -36,7 +36,7 @@ struct WarpPlace {
     int first, part; // the warp's first key; the part of the queries and columns that belongs to the warp
 };
 __device__ __forceinline__ WarpPlace place_of_warp() {
-    const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
+    const int warp = opaque(static_cast<int>(threadIdx.x)) / 32;
     return {warp / COLUMN_WARPS * 32, warp % COLUMN_WARPS};
 }
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void copy_queries(const attention_backward_params &pa
 
 // Adds this warp's part of dQ = dS K of a step to the sums.
 __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKeys &shared, const OtherTile &tile) {
-    const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
+    const int warp = opaque(static_cast<int>(threadIdx.x)) / 32;
     const int row = warp / DQ_COLUMN_WARPS * 32;
     const Share<DQ_COLUMN_WARPS, DQ_COLUMNS> share = {warp % DQ_COLUMN_WARPS};
     float dq[2][DQ_COLUMNS / 2];
@@ -70,7 +70,7 @@ __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKe
 // Stores this warp's share of dK and dV. Sums that are not finite are computed again.
 __device__ __forceinline__ void store_gradients(const attention_backward_params &all, int kv_index, int key0,
                                                 const float (&dk)[2][WARP_COLUMNS / 2], const float (&dv)[2][WARP_COLUMNS_V / 2]) {
-    const attention_backward_params &params = sequence_of(all, set_apart(kv_index) / all.forward.kv_heads);
+    const attention_backward_params &params = sequence_of(all, opaque(kv_index) / all.forward.kv_heads);
     const attention_params &p = params.forward;
     const int batch = kv_index / p.kv_heads, kv_head = kv_index % p.kv_heads;
     const WarpPlace warp = place_of_warp();
@@ -79,14 +79,14 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
     const int row0 = key0 + warp.first, rows = p.len_kv - row0;
     const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
     const float factor_of_dv = 1;                //$ else
-    Strange<WARP_COLUMNS / 2> strange_dk[2];
-    Strange<WARP_COLUMNS_V / 2> strange_dv[2];
+    Nonfinite<WARP_COLUMNS / 2> nonfinite_dk[2];
+    Nonfinite<WARP_COLUMNS_V / 2> nonfinite_dv[2];
     bool again = false;
 #pragma unroll
     for (int t = 0; t < 2; t++) {
         again |= wants_repeat(dk[t]) || wants_repeat(dv[t]);
-        strange_dk[t] = strange_sums(dk[t], rows - 16 * t);
-        strange_dv[t] = strange_sums(dv[t], rows - 16 * t);
+        nonfinite_dk[t] = nonfinite_sums(dk[t], rows - 16 * t);
+        nonfinite_dv[t] = nonfinite_sums(dv[t], rows - 16 * t);
     }
     store_rows<WARP_COLUMNS>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch, kv_head,
                              row0, rows, share);
@@ -96,9 +96,9 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
         return;
 #pragma unroll 1
     for (int t = 0; t < 2 && 16 * t < rows; t++) { // after the stores: the sums are no longer in registers
-        repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dk[0], share);
-        repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dv[0], share_v);
-        strange_dk[0] = strange_dk[1], strange_dv[0] = strange_dv[1];
+        repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, nonfinite_dk[0], share);
+        repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, nonfinite_dv[0], share_v);
+        nonfinite_dk[0] = nonfinite_dk[1], nonfinite_dv[0] = nonfinite_dv[1];
     }
 }
 

@@ -4,7 +4,7 @@
 //$ launch attention_dk_dv grid batch * kv_heads * ((len_kv + block_n - 1) / block_n) block threads shared shared_keys dependent if not apart
 //$ include "backward/head_rows.cuh"
 //$ include "backward/order_of_tiles.cuh"
-//$ include "backward/strange_values.cuh"
+//$ include "backward/nonfinite_values.cuh"
 //$ include "backward/store_rows.cuh"
 //$ include "target/sm_90.cuh"
 

@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 
 // Adds the part to the sums of the step's queries.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
-    float *const to = dq_sums(p, sums) + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
+    float *const to = dq_sums(p, sums) + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)

@@ -1,7 +1,7 @@
 //$ needs wants_dq head_reads layout head_dim block_m step_n stages chunks chunks_v threads blocks_at_once dependent_launches shared_queries
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block threads shared shared_queries dependent
 //$ include "backward/head_rows.cuh"
-//$ include "backward/strange_values.cuh"
+//$ include "backward/nonfinite_values.cuh"
 //$ include "backward/store_rows.cuh"
 //$ include "target/sm_90.cuh"
 

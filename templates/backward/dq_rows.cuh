@@ -21,7 +21,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
 }
 // Stores the part to shared memory once the previous part has been read; `count` parts have been sent so far.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int count, int sums) {
-    const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+    const int thread = opaque(static_cast<int>(threadIdx.x) % 128);
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)

@@ -15,6 +15,6 @@ struct HeadRows {
 __device__ __forceinline__ HeadRows head_rows(const void *tensor, long long batch_stride, long long head_stride,
                                               long long row_stride, int batch, int head, int count) {
     // recomputed for every tile: the multiplications cost less than keeping registers
-    return {static_cast<const unsigned short *>(tensor) + set_apart(batch) * batch_stride + set_apart(head) * head_stride,
+    return {static_cast<const unsigned short *>(tensor) + opaque(batch) * batch_stride + opaque(head) * head_stride,
             row_stride, count, piece_bytes(tensor, batch_stride, head_stride, row_stride)};
 }

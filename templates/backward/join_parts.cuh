@@ -4,7 +4,7 @@
 // True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
 __device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[HEAD_DIM / 2],
                                            float (&dv)[HEAD_DIM_V / 2]) {
-    const int parts = same_in_warp(item.parts), lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int parts = same_in_warp(item.parts), lane = opaque(static_cast<int>(threadIdx.x) % 32);
     if (parts == 1)
         return true;
     float4 *const own = sums_of_part(p, item, item.part, warp) + lane;

@@ -47,7 +47,7 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
 
     // True if the sums are those of the whole item: there is one part, or this warpgroup is the last, and has added the others'.
     __device__ __forceinline__ bool join_parts(const attention_params &p, SharedKeys &shared, const Item &part) {
-        const int parts = same_in_warp(part.parts), warp = warp_index() - 4, lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+        const int parts = same_in_warp(part.parts), warp = warp_index() - 4, lane = opaque(static_cast<int>(threadIdx.x) % 32);
         if (parts == 1)
             return true;
         float4 *const own = sums_of_part(p, part, part.part, warp) + lane;

@@ -16,19 +16,19 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
 
 // Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
 // there are none. query0 is a multiple of 16.
-__device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+__device__ __forceinline__ int next_nonfinite_queries(const attention_params &p, int index, int query0) {
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (; query0 < p.len_q; query0 += 128) {
-        bool strange = false;
+        bool nonfinite = false;
         const int query = query0 + 4 * lane; // four of 16, in some order
         if (query < padded_queries(p)) {
             const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
             const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
-            strange = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+            nonfinite = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
                       lse2.z != lse2.z || lse2.w != lse2.w;
         }
-        const unsigned lanes = __ballot_sync(0xffffffffu, strange);
+        const unsigned lanes = __ballot_sync(0xffffffffu, nonfinite);
         if (lanes != 0)
             return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
     }
@@ -36,10 +36,10 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
 }
 
 // Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
-// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// dV += P^T dO. `some`: only over those of next_nonfinite_queries(). Stops and returns true once all `nonfinite` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column, unsigned strange, bool some) {
+                                                 int key0, int column, unsigned nonfinite, bool some) {
     const attention_params &p = params.forward;
     const int group = p.heads / p.kv_heads;
 #pragma unroll
@@ -51,7 +51,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 #pragma unroll 1
         for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
             if (some)
-                query0 = next_strange_queries(p, index, query0);
+                query0 = next_nonfinite_queries(p, index, query0);
             if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8] = {};
@@ -63,7 +63,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
                 if (add_finite(sum, s, d_o, query0))
                     add_not_finite(sum, s, d_o, query0);
             }
-            if (all_nan(sum, strange))
+            if (all_nan(sum, nonfinite))
                 return true;
         }
     }
@@ -73,12 +73,12 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 // Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                            int key0, int column, unsigned strange) {
-    if (!__any_sync(0xffffffffu, strange != 0))
+                                            int key0, int column, unsigned nonfinite) {
+    if (!__any_sync(0xffffffffu, nonfinite != 0))
         return false;
 #pragma unroll 1
     for (int some = 1; some >= 0; some--)
-        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, strange, some != 0))
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, nonfinite, some != 0))
             return false;
     return true;
 }
@@ -86,14 +86,14 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
 // Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
 #pragma unroll 1
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dk[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
                              params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
@@ -102,7 +102,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 // Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
@@ -111,7 +111,7 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dv[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                              params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                              p.len_kv - key0);

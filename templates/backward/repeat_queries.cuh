@@ -4,7 +4,7 @@
 
 // Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
-__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Nonfinite<COUNT> &nonfinite) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
@@ -15,7 +15,7 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dq[1][PASS / 2] = {};
-        const unsigned wanted = strange_in_pass<PASS>(strange, column);
+        const unsigned wanted = nonfinite_in_pass<PASS>(nonfinite, column);
         bool right = !__any_sync(0xffffffffu, wanted != 0);
 #pragma unroll 1
         for (int key0 = 0; key0 < p.len_kv && !right; key0 += 16) {

@@ -26,39 +26,39 @@ template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&
 }
 
 // Which of a thread's sums are not finite: bit i % 32 of word i / 32 for element i.
-template <int COUNT> struct Strange {
+template <int COUNT> struct Nonfinite {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
-template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
-    const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
+// Finds the nonfinite elements of sums (16, 2 COUNT), of which `rows` rows exist.
+template <int COUNT> __device__ __forceinline__ Nonfinite<COUNT> nonfinite_sums(const float (&sum)[COUNT], int rows) {
+    const int row = opaque(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
-    Strange<COUNT> strange = {};
+    Nonfinite<COUNT> nonfinite = {};
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        strange.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
+        nonfinite.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
 #pragma unroll
-    for (unsigned &word : strange.words)
+    for (unsigned &word : nonfinite.words)
         word &= there;
-    return strange;
+    return nonfinite;
 }
 
 // Returns the bits of PASS columns from `column` on, a multiple of PASS.
-template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
+template <int PASS, int COUNT> __device__ __forceinline__ unsigned nonfinite_in_pass(const Nonfinite<COUNT> &nonfinite, int column) {
     unsigned found = 0;
 #pragma unroll
     for (int i = 0; i < (COUNT + 31) / 32; i++)
-        found = column / 64 == i ? strange.words[i] : found;
+        found = column / 64 == i ? nonfinite.words[i] : found;
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// True if all sums that `strange` marks are NaN, in all lanes.
-template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
+// True if all sums that `nonfinite` marks are NaN, in all lanes.
+template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned nonfinite) {
     bool all = true;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        all &= sum[i] != sum[i] || !(strange >> i & 1);
+        all &= sum[i] != sum[i] || !(nonfinite >> i & 1);
     return __all_sync(0xffffffffu, all);
 }
 
@@ -83,7 +83,7 @@ struct MemoryRows {
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
@@ -103,7 +103,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
 // sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
                            pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
     unsigned odd = 0;
@@ -126,7 +126,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int row = 0; row < 16; row++) {
         float weight[2]; // of this row, which another lane holds
@@ -153,7 +153,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll

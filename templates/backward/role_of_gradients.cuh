@@ -14,7 +14,7 @@ struct GradientsRole : RoleSteps<0, 0, 0, GRADIENTS_DK> {
         wgmma_fence();
         multiply_rows<HEAD_DIM_V, D_WEIGHT_KEYS, BLOCK_N>(
             d_weight, matrix_descriptor(shared.d_o[d_o(ahead).stage()], 0),
-            matrix_descriptor(shared.v[keys.stage()][0][0][set_apart(part * D_WEIGHT_KEYS)], 0));
+            matrix_descriptor(shared.v[keys.stage()][0][0][opaque(part * D_WEIGHT_KEYS)], 0));
         wgmma_commit();
     }
 

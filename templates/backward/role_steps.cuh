@@ -85,10 +85,10 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
         for (int i = 0; i < STEP_M / 16; i++)
             wgmma_ss<BLOCK_N, true, true, false, BFLOAT16>(sum, a + i * ROWS_OF_STEP, b + i * ROWS_OF_STEP);
     }
-    // Issues 64 columns of dQ (64 queries, d) = dS K. The compiler would keep the descriptors of K from step to step: set_apart().
+    // Issues 64 columns of dQ (64 queries, d) = dS K. The compiler would keep the descriptors of K from step to step: opaque().
     __device__ __forceinline__ void multiply_dq(float (&dq)[32], int panel) {
         const unsigned long long a = matrix_descriptor(shared.d_s[d_s_stage()], 0);
-        const unsigned long long b = matrix_descriptor(shared.k[keys.stage()][0][set_apart(panel)], 0);
+        const unsigned long long b = matrix_descriptor(shared.k[keys.stage()][0][opaque(panel)], 0);
         wgmma_fence();
         wgmma_ss<64, false, false, false, BFLOAT16>(dq, a, b);
 #pragma unroll
@@ -100,7 +100,7 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
     // Adds these columns to the sums of the step's queries. Call after a wait.
     __device__ __forceinline__ void add_dq(float (&dq)[32], int sums, int panel) {
         wgmma_settle(dq);
-        float *const to = dq_sums(all, sums) + panel * 64 * 64 + set_apart(static_cast<int>(threadIdx.x) % 128) * 4;
+        float *const to = dq_sums(all, sums) + panel * 64 * 64 + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
 #pragma unroll
         for (int i = 0; i < 8; i++)
             if (HEAD_DIM % 64 == 0 || 64 * panel + 8 * i < HEAD_DIM)
@@ -111,7 +111,7 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
 // The place in a tile of pairs of the matrices of 16 keys that this lane loads or stores (load_matrices, store_matrices).
 __device__ __forceinline__ unsigned short *place_of_pairs(PairsTile &tile, int sixteen) {
     const int lane = static_cast<int>(threadIdx.x) % 32, row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 16;
-    const int chunk = set_apart(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
+    const int chunk = opaque(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
     return &tile[sixteen / 4][row][(2 * sixteen % 8 ^ chunk) * 8];
 }
 __device__ __forceinline__ void store_pairs(PairsTile &tile, int sixteen, const unsigned (&pairs)[4]) {

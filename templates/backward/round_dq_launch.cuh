@@ -34,5 +34,5 @@ extern "C" __global__ void __launch_bounds__(128)
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
-        repeat_dq(params, index, query0, strange_sums(dq[0], p.len_q - query0));
+        repeat_dq(params, index, query0, nonfinite_sums(dq[0], p.len_q - query0));
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA lo
 template <int STEPS, int COUNT, int OWN_ROWS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], const Rows16<OWN_ROWS, WIDTH> &own, int own_row,
                                                      const Rows16<ROWS, WIDTH> &other, int other_row) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first_own = own.address(own_row + lane % 16, lane / 16);
     const SharedAddress first_other = other.address(other_row + lane / 16 * 8 + lane % 8, lane % 16 / 8);
     clear(sum);
@@ -65,7 +65,7 @@ template <int SHARERS, int COLUMNS> struct Share {
 
     // Returns the address of the warp's first columns in 16 rows from `row` on, for operand b.
     template <int ROWS, int WIDTH> __device__ __forceinline__ SharedAddress address(const Rows16<ROWS, WIDTH> &tile, int row) const {
-        const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+        const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
         return tile.address(row + lane % 16, column_of(0) / 8 + lane / 16);
     }
     // Returns the address of the columns of a step, `row` rows further down.
@@ -85,7 +85,7 @@ template <int K, bool TRANSPOSED, int SHARERS, int COUNT, int A_ROWS, int A_WIDT
 __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], const Rows16<A_ROWS, A_WIDTH> &own, int a_row,
                                                       int a_column, const Rows16<ROWS, WIDTH> &other, int b_row,
                                                       Share<SHARERS, 2 * COUNT> share) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first = TRANSPOSED ? own.address(a_row + lane / 16 * 8 + lane % 8, a_column / 8 + lane % 16 / 8)
                                            : own.address(a_row + lane % 16, a_column / 8 + lane / 16);
     const SharedAddress first_other = share.address(other, b_row);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void pack_tile(unsigned (&pairs)[2][WARP_QUERIES / 16
 // Stores operands to a tile, from row `row` and column `column` on.
 template <int ROWS, int WIDTH>
 __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, int column, const unsigned (&pairs)[2][WARP_QUERIES / 16][4]) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first = tile.address(row + lane / 4, column / 8) + lane % 4 * 4;
 #pragma unroll
     for (int t = 0; t < 2; t++)

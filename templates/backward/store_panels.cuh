@@ -29,7 +29,7 @@ __device__ __forceinline__ unsigned transposed(unsigned pair) {
 // of this warp is not finite.
 template <int DIM>
 __device__ __forceinline__ bool store_panel(const float (&sum)[BLOCK_N / 2], float factor, const GradientRows &to, int panel) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     const int column = 64 * panel + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 2 * 8;
     const bool chunks = to.stride % 8 == 0 && reinterpret_cast<unsigned long long>(to.first) % 16 == 0;
 #pragma unroll
@@ -63,18 +63,18 @@ struct ColumnsFrom {
     __device__ __forceinline__ int column_of(int chunk) const { return first + 8 * chunk; }
 };
 
-// Finds the strange elements of 16 rows in memory, of which `rows` exist.
-template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_in_memory(const Output *first, long long stride, int rows) {
+// Finds the nonfinite elements of 16 rows in memory, of which `rows` exist.
+template <int COUNT> __device__ __forceinline__ Nonfinite<COUNT> nonfinite_in_memory(const Output *first, long long stride, int rows) {
     static_assert(COUNT <= 32, "a panel at most");
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
-    Strange<COUNT> strange = {};
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
+    Nonfinite<COUNT> nonfinite = {};
 #pragma unroll // all loads are in flight at once
     for (int i = 0; i < COUNT; i++) {
         const int row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         const unsigned element = first[min(row, rows - 1) * stride + column];
-        strange.words[0] |= static_cast<unsigned>(row < rows && not_finite(element) != 0) << i;
+        nonfinite.words[0] |= static_cast<unsigned>(row < rows && not_finite(element) != 0) << i;
     }
-    return strange;
+    return nonfinite;
 }
 
 // Recomputes what is not finite of a panel, 16 keys by each warp.
@@ -83,11 +83,11 @@ __device__ __forceinline__ void repeat_columns(const attention_backward_params &
                                                int column) {
 #pragma unroll 1
     for (int first = static_cast<int>(threadIdx.x) % 128 / 32 * 16; first < min(BLOCK_N, of.count); first += 64) {
-        const Strange<WIDTH / 2> strange = strange_in_memory<WIDTH / 2>(of.first + first * of.stride + column, of.stride, of.count - first);
+        const Nonfinite<WIDTH / 2> nonfinite = nonfinite_in_memory<WIDTH / 2>(of.first + first * of.stride + column, of.stride, of.count - first);
         if constexpr (DK)
-            repeat_dk<columns_of_pass(WIDTH)>(own, kv_index, key0 + first, strange, ColumnsFrom{column});
+            repeat_dk<columns_of_pass(WIDTH)>(own, kv_index, key0 + first, nonfinite, ColumnsFrom{column});
         else
-            repeat_dv<columns_of_pass(WIDTH)>(own, kv_index, key0 + first, strange, ColumnsFrom{column});
+            repeat_dv<columns_of_pass(WIDTH)>(own, kv_index, key0 + first, nonfinite, ColumnsFrom{column});
     }
 }
 template <bool DK, int DIM>

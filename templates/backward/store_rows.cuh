@@ -40,7 +40,7 @@ template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;

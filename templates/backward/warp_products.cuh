@@ -8,7 +8,7 @@
 template <int STEPS, int TILES, int COLUMNS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_rows(float (&sum)[TILES][COLUMNS / 2], const Rows16<ROWS, WIDTH> &own, int first,
                                               const Rows16<COLUMNS, WIDTH> &other) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first_own = own.address(first + lane % 16, lane / 16);
     const SharedAddress first_other = other.address(lane / 16 * 8 + lane % 8, lane % 16 / 8);
 #pragma unroll
@@ -41,7 +41,7 @@ __device__ __forceinline__ void multiply_rows(float (&sum)[TILES][COLUMNS / 2], 
 template <int TILES, int COLUMNS, bool FINITE = false, int ROWS, int WIDTH>
 __device__ __forceinline__ void add_weighted(float (&sum)[TILES][COLUMNS / 2], const float (&weights)[TILES][ROWS / 2],
                                              const Rows16<ROWS, WIDTH> &other) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first = other.address(lane % 16, lane / 16);
 #pragma unroll
     for (int n = 0; n < ROWS / 16; n++) {

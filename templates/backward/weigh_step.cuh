@@ -39,7 +39,7 @@ __device__ __forceinline__ void weigh_gradients(float (&d_weight)[2][WARP_QUERIE
 // Sets both to 0 for pairs that are not seen, whatever they were.
 __device__ __forceinline__ void hide_pairs(float (&weight)[2][WARP_QUERIES / 2], float (&d_score)[2][WARP_QUERIES / 2],
                                            const attention_params &p, const Where &at, int query0, int key0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;
+    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
 #pragma unroll
     for (int j = 0; j < WARP_QUERIES / 16; j++)
 #pragma unroll

@@ -14,7 +14,7 @@ __device__ __forceinline__ bool tile_in_pairs(const attention_params &p, int til
 template <int COUNT>
 __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
     const Unit &unit = *units[0];
-    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
+    const int first = opaque(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
     int position[COUNT][2];
 #pragma unroll
     for (int u = 0; u < COUNT; u++) {

@@ -3,7 +3,7 @@
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
 // Returns the index of this thread. Addresses computed from it are not kept from round to round.
-__device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
+__device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(opaque(threadIdx.x)); }
 
 __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
     const unsigned warp = thread / 32;

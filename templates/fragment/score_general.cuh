@@ -7,7 +7,7 @@ template <typename Key>
 __device__ __forceinline__ void score_elements(float (&s)[BLOCK_N / 2], const Unit &unit, int key) {
     const attention_params &p = unit.p;
     const int row = unit.row(), q[2] = {unit.position(row), unit.position(row + 8)};
-    int first[2] = {set_apart(key), set_apart(key)}; // so that each address is a row address plus a constant
+    int first[2] = {opaque(key), opaque(key)}; // so that each address is a row address plus a constant
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 2; i++) {
         int place = 8 * (i / 4) + i % 2;

@@ -21,7 +21,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
         score = 0;
 #pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
-        const int column = set_apart(16 * step) + unit.lane % 4 * 2;
+        const int column = opaque(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const int key = set_apart(first) + unit.lane / 4;
+        const int key = opaque(first) + unit.lane / 4;
         //$ if page_size > 0
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.kv_head * p.k_head_stride + column;
 #pragma unroll 1 // each row has a page number, too, so one row at a time, and S moves on by 8 keys each time

@@ -11,7 +11,7 @@ struct Unit {
     Where where; //$ if mask == custom_mask or score == custom_score
 
     // This thread's first row. It is needed once per Q tile, so no register keeps it.
-    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
+    __device__ __forceinline__ int row() const { return opaque(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
     //$ if mask == custom_mask or score == custom_score
     __device__ __forceinline__ int position(int row) const { return position_of(p, min(at(row).query, p.len_q - 1)); }

@@ -23,7 +23,7 @@ template <typename RowsFrom> struct RowsOfWords {
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
-    const int thread = static_cast<int>(set_apart(threadIdx.x)), first_row = thread / ACROSS;
+    const int thread = static_cast<int>(opaque(threadIdx.x)), first_row = thread / ACROSS;
     rows.begin(first_row, 0);
 #pragma unroll 1 // few registers are free
     for (int down = 0; down < ROWS; down += DOWN, rows.next(DOWN)) {

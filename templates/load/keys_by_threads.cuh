@@ -17,7 +17,7 @@ struct KeyCopies {
 
     // Returns where the head begins, in elements. One product per round costs less than keeping two registers.
     __device__ __forceinline__ long long offset(long long batch_stride, long long head_stride) const {
-        return set_apart(tile.batch) * batch_stride + set_apart(tile.kv_head) * head_stride;
+        return opaque(tile.batch) * batch_stride + opaque(tile.kv_head) * head_stride;
     }
     __device__ __forceinline__ TileRows keys(int tile_n) const {
         const int key = tile_n * BLOCK_N;

@@ -49,7 +49,7 @@ struct KeyCopies {
 
     __device__ __forceinline__ KeyRows rows(const void *tensor, long long page_stride, long long head_stride,
                                             long long row_stride, int tile_n) const {
-        const Input *head = static_cast<const Input *>(tensor) + set_apart(tile.kv_head) * head_stride;
+        const Input *head = static_cast<const Input *>(tensor) + opaque(tile.kv_head) * head_stride;
         const int key = tile_n * BLOCK_N;
         //$ if page_size % block_n == 0
         return {head + paged_row(p, key, page_stride, row_stride), row_stride, p.len_kv - key};

@@ -42,7 +42,7 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
     // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
+    const unsigned thread = opaque(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);

@@ -13,7 +13,7 @@ struct KeyStage {
 template <int SIZE, int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const RowsFrom &rows, int count) {
     constexpr int BYTES = sizeof(InputKv), STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP;
-    const int lane = set_apart(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
+    const int lane = opaque(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
     if constexpr (SIZE == 16 && WIDTH % 8 == 0 && 32 % WIDTH == 0) {
         constexpr int DOWN = 32 / WIDTH;
         const SharedAddress to = tile.address(lane / WIDTH, lane % WIDTH);

@@ -12,10 +12,10 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // other lanes have stored what this overwrites
-    StrangeColumns strange = strange_columns(c.o);
-    take_out_nan(strange, unit);
+    NonfiniteColumns nonfinite = nonfinite_columns(c.o);
+    take_out_nan(nonfinite, unit);
     RepeatedOutput o;
-    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange);
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, nonfinite);
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
         if (!(passes >> pass & 1))

@@ -82,7 +82,7 @@ __device__ __forceinline__ unsigned multiply_halves(unsigned a, unsigned b) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }

@@ -10,7 +10,7 @@
 // be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
-    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+    return static_cast<unsigned>(opaque(static_cast<int>(shared_address(pointer))));
 }
 
 __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {

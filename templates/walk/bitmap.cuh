@@ -13,7 +13,7 @@ struct KeyWalk {
 
 __device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
-    const int query = set_apart(tile.query); // otherwise the compiler would keep addresses in registers from one use to the next
+    const int query = opaque(tile.query); // otherwise the compiler would keep addresses in registers from one use to the next
     return map_line(p, head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit);     //$ if layout == dense
     return map_line(p, head * ((p.max_len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit); //$ else
 }

@@ -6,5 +6,5 @@
 
 // A block works on one part of a Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
-    return tile_of_item(p, set_apart(static_cast<int>(blockIdx.x)));
+    return tile_of_item(p, opaque(static_cast<int>(blockIdx.x)));
 }

@@ -5,6 +5,6 @@
 // A block works on one Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-    const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
+    const Place place = place_of(p, all_heads(p), tiles, opaque(static_cast<int>(blockIdx.x)));
     return tile_of(p, place.head, tiles - 1 - place.order);
 }

@@ -210,7 +210,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -397,7 +397,7 @@ extern "C" __global__ void __launch_bounds__(128)
 // be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
-    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+    return static_cast<unsigned>(opaque(static_cast<int>(shared_address(pointer))));
 }
 
 __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
@@ -526,7 +526,7 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
     // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
+    const unsigned thread = opaque(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);
@@ -595,7 +595,7 @@ struct HeadRows {
 __device__ __forceinline__ HeadRows head_rows(const void *tensor, long long batch_stride, long long head_stride,
                                               long long row_stride, int batch, int head, int count) {
     // recomputed for every tile: the multiplications cost less than keeping registers
-    return {static_cast<const unsigned short *>(tensor) + set_apart(batch) * batch_stride + set_apart(head) * head_stride,
+    return {static_cast<const unsigned short *>(tensor) + opaque(batch) * batch_stride + opaque(head) * head_stride,
             row_stride, count, piece_bytes(tensor, batch_stride, head_stride, row_stride)};
 }
 
@@ -792,7 +792,7 @@ template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
@@ -856,39 +856,39 @@ template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&
 }
 
 // Which of a thread's sums are not finite: bit i % 32 of word i / 32 for element i.
-template <int COUNT> struct Strange {
+template <int COUNT> struct Nonfinite {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
-template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
-    const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
+// Finds the nonfinite elements of sums (16, 2 COUNT), of which `rows` rows exist.
+template <int COUNT> __device__ __forceinline__ Nonfinite<COUNT> nonfinite_sums(const float (&sum)[COUNT], int rows) {
+    const int row = opaque(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
-    Strange<COUNT> strange = {};
+    Nonfinite<COUNT> nonfinite = {};
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        strange.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
+        nonfinite.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
 #pragma unroll
-    for (unsigned &word : strange.words)
+    for (unsigned &word : nonfinite.words)
         word &= there;
-    return strange;
+    return nonfinite;
 }
 
 // Returns the bits of PASS columns from `column` on, a multiple of PASS.
-template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
+template <int PASS, int COUNT> __device__ __forceinline__ unsigned nonfinite_in_pass(const Nonfinite<COUNT> &nonfinite, int column) {
     unsigned found = 0;
 #pragma unroll
     for (int i = 0; i < (COUNT + 31) / 32; i++)
-        found = column / 64 == i ? strange.words[i] : found;
+        found = column / 64 == i ? nonfinite.words[i] : found;
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// True if all sums that `strange` marks are NaN, in all lanes.
-template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
+// True if all sums that `nonfinite` marks are NaN, in all lanes.
+template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned nonfinite) {
     bool all = true;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        all &= sum[i] != sum[i] || !(strange >> i & 1);
+        all &= sum[i] != sum[i] || !(nonfinite >> i & 1);
     return __all_sync(0xffffffffu, all);
 }
 
@@ -911,7 +911,7 @@ struct MemoryRows {
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
@@ -931,7 +931,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
 // sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
                            pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
     unsigned odd = 0;
@@ -954,7 +954,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int row = 0; row < 16; row++) {
         float weight[2]; // of this row, which another lane holds
@@ -981,7 +981,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll
@@ -1038,19 +1038,19 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
 
 // Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
 // there are none. query0 is a multiple of 16.
-__device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+__device__ __forceinline__ int next_nonfinite_queries(const attention_params &p, int index, int query0) {
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (; query0 < p.len_q; query0 += 128) {
-        bool strange = false;
+        bool nonfinite = false;
         const int query = query0 + 4 * lane; // four of 16, in some order
         if (query < padded_queries(p)) {
             const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
             const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
-            strange = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+            nonfinite = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
                       lse2.z != lse2.z || lse2.w != lse2.w;
         }
-        const unsigned lanes = __ballot_sync(0xffffffffu, strange);
+        const unsigned lanes = __ballot_sync(0xffffffffu, nonfinite);
         if (lanes != 0)
             return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
     }
@@ -1058,10 +1058,10 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
 }
 
 // Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
-// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// dV += P^T dO. `some`: only over those of next_nonfinite_queries(). Stops and returns true once all `nonfinite` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column, unsigned strange, bool some) {
+                                                 int key0, int column, unsigned nonfinite, bool some) {
     const attention_params &p = params.forward;
     const int group = p.heads / p.kv_heads;
 #pragma unroll
@@ -1073,7 +1073,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 #pragma unroll 1
         for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
             if (some)
-                query0 = next_strange_queries(p, index, query0);
+                query0 = next_nonfinite_queries(p, index, query0);
             if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8] = {};
@@ -1085,7 +1085,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
                 if (add_finite(sum, s, d_o, query0))
                     add_not_finite(sum, s, d_o, query0);
             }
-            if (all_nan(sum, strange))
+            if (all_nan(sum, nonfinite))
                 return true;
         }
     }
@@ -1095,12 +1095,12 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 // Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                            int key0, int column, unsigned strange) {
-    if (!__any_sync(0xffffffffu, strange != 0))
+                                            int key0, int column, unsigned nonfinite) {
+    if (!__any_sync(0xffffffffu, nonfinite != 0))
         return false;
 #pragma unroll 1
     for (int some = 1; some >= 0; some--)
-        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, strange, some != 0))
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, nonfinite, some != 0))
             return false;
     return true;
 }
@@ -1108,14 +1108,14 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
 // Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
 #pragma unroll 1
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dk[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
                              params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
@@ -1124,7 +1124,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 // Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const float factor_of_dv = 1;
@@ -1132,7 +1132,7 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dv[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                              params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                              p.len_kv - key0);
@@ -1182,7 +1182,7 @@ __device__ __forceinline__ void add_steps(float (&sum)[2][8 * COLUMNS], LoadA lo
 template <int STEPS, int COUNT, int OWN_ROWS, int ROWS, int WIDTH>
 __device__ __forceinline__ void multiply_shared_rows(float (&sum)[2][COUNT], const Rows16<OWN_ROWS, WIDTH> &own, int own_row,
                                                      const Rows16<ROWS, WIDTH> &other, int other_row) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first_own = own.address(own_row + lane % 16, lane / 16);
     const SharedAddress first_other = other.address(other_row + lane / 16 * 8 + lane % 8, lane % 16 / 8);
     clear(sum);
@@ -1205,7 +1205,7 @@ template <int SHARERS, int COLUMNS> struct Share {
 
     // Returns the address of the warp's first columns in 16 rows from `row` on, for operand b.
     template <int ROWS, int WIDTH> __device__ __forceinline__ SharedAddress address(const Rows16<ROWS, WIDTH> &tile, int row) const {
-        const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+        const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
         return tile.address(row + lane % 16, column_of(0) / 8 + lane / 16);
     }
     // Returns the address of the columns of a step, `row` rows further down.
@@ -1225,7 +1225,7 @@ template <int K, bool TRANSPOSED, int SHARERS, int COUNT, int A_ROWS, int A_WIDT
 __device__ __forceinline__ void add_product_of_shared(float (&sum)[2][COUNT], const Rows16<A_ROWS, A_WIDTH> &own, int a_row,
                                                       int a_column, const Rows16<ROWS, WIDTH> &other, int b_row,
                                                       Share<SHARERS, 2 * COUNT> share) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first = TRANSPOSED ? own.address(a_row + lane / 16 * 8 + lane % 8, a_column / 8 + lane % 16 / 8)
                                            : own.address(a_row + lane % 16, a_column / 8 + lane / 16);
     const SharedAddress first_other = share.address(other, b_row);
@@ -1270,7 +1270,7 @@ __device__ __forceinline__ void pack_tile(unsigned (&pairs)[2][WARP_QUERIES / 16
 // Stores operands to a tile, from row `row` and column `column` on.
 template <int ROWS, int WIDTH>
 __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, int column, const unsigned (&pairs)[2][WARP_QUERIES / 16][4]) {
-    const unsigned lane = static_cast<unsigned>(set_apart(threadIdx.x)) % 32;
+    const unsigned lane = static_cast<unsigned>(opaque(threadIdx.x)) % 32;
     const SharedAddress first = tile.address(row + lane / 4, column / 8) + lane % 4 * 4;
 #pragma unroll
     for (int t = 0; t < 2; t++)
@@ -1285,7 +1285,7 @@ __device__ __forceinline__ void store_tile(Rows16<ROWS, WIDTH> &tile, int row, i
 template <int SHARERS, int COUNT>
 __device__ __forceinline__ void add_to_dq(const attention_params &p, int index, int query, Share<SHARERS, 2 * COUNT> share,
                                           const float (&dq)[2][COUNT]) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;
+    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
     float *const sums = dq_sums(p, tile_of_query(p, index, query));
 #pragma unroll
     for (int t = 0; t < 2; t++)
@@ -1347,7 +1347,7 @@ __device__ __forceinline__ void weigh_gradients(float (&d_weight)[2][WARP_QUERIE
 // Sets both to 0 for pairs that are not seen, whatever they were.
 __device__ __forceinline__ void hide_pairs(float (&weight)[2][WARP_QUERIES / 2], float (&d_score)[2][WARP_QUERIES / 2],
                                            const attention_params &p, const Where &at, int query0, int key0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x)) % 32;
+    const int lane = opaque(static_cast<int>(threadIdx.x)) % 32;
 #pragma unroll
     for (int j = 0; j < WARP_QUERIES / 16; j++)
 #pragma unroll
@@ -1389,7 +1389,7 @@ struct WarpPlace {
     int first, part; // the warp's first key; the part of the queries and columns that belongs to the warp
 };
 __device__ __forceinline__ WarpPlace place_of_warp() {
-    const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
+    const int warp = opaque(static_cast<int>(threadIdx.x)) / 32;
     return {warp / COLUMN_WARPS * 32, warp % COLUMN_WARPS};
 }
 
@@ -1411,7 +1411,7 @@ __device__ __forceinline__ void copy_queries(const attention_backward_params &pa
 
 // Adds this warp's part of dQ = dS K of a step to the sums.
 __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKeys &shared, const OtherTile &tile) {
-    const int warp = set_apart(static_cast<int>(threadIdx.x)) / 32;
+    const int warp = opaque(static_cast<int>(threadIdx.x)) / 32;
     const int row = warp / DQ_COLUMN_WARPS * 32;
     const Share<DQ_COLUMN_WARPS, DQ_COLUMNS> share = {warp % DQ_COLUMN_WARPS};
     float dq[2][DQ_COLUMNS / 2];
@@ -1423,7 +1423,7 @@ __device__ __forceinline__ void add_dq(const attention_params &p, const SharedKe
 // Stores this warp's share of dK and dV. Sums that are not finite are computed again.
 __device__ __forceinline__ void store_gradients(const attention_backward_params &all, int kv_index, int key0,
                                                 const float (&dk)[2][WARP_COLUMNS / 2], const float (&dv)[2][WARP_COLUMNS_V / 2]) {
-    const attention_backward_params &params = sequence_of(all, set_apart(kv_index) / all.forward.kv_heads);
+    const attention_backward_params &params = sequence_of(all, opaque(kv_index) / all.forward.kv_heads);
     const attention_params &p = params.forward;
     const int batch = kv_index / p.kv_heads, kv_head = kv_index % p.kv_heads;
     const WarpPlace warp = place_of_warp();
@@ -1431,14 +1431,14 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
     const WarpShareV share_v = {warp.part};
     const int row0 = key0 + warp.first, rows = p.len_kv - row0;
     const float factor_of_dv = 1;
-    Strange<WARP_COLUMNS / 2> strange_dk[2];
-    Strange<WARP_COLUMNS_V / 2> strange_dv[2];
+    Nonfinite<WARP_COLUMNS / 2> nonfinite_dk[2];
+    Nonfinite<WARP_COLUMNS_V / 2> nonfinite_dv[2];
     bool again = false;
 #pragma unroll
     for (int t = 0; t < 2; t++) {
         again |= wants_repeat(dk[t]) || wants_repeat(dv[t]);
-        strange_dk[t] = strange_sums(dk[t], rows - 16 * t);
-        strange_dv[t] = strange_sums(dv[t], rows - 16 * t);
+        nonfinite_dk[t] = nonfinite_sums(dk[t], rows - 16 * t);
+        nonfinite_dv[t] = nonfinite_sums(dv[t], rows - 16 * t);
     }
     store_rows<WARP_COLUMNS>(dk, p.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch, kv_head,
                              row0, rows, share);
@@ -1448,9 +1448,9 @@ __device__ __forceinline__ void store_gradients(const attention_backward_params 
         return;
 #pragma unroll 1
     for (int t = 0; t < 2 && 16 * t < rows; t++) { // after the stores: the sums are no longer in registers
-        repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dk[0], share);
-        repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, strange_dv[0], share_v);
-        strange_dk[0] = strange_dk[1], strange_dv[0] = strange_dv[1];
+        repeat_dk<columns_of_pass(WarpShare::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, nonfinite_dk[0], share);
+        repeat_dv<columns_of_pass(WarpShareV::NEIGHBOURS)>(params, kv_index, row0 + 16 * t, nonfinite_dv[0], share_v);
+        nonfinite_dk[0] = nonfinite_dk[1], nonfinite_dv[0] = nonfinite_dv[1];
     }
 }
 
@@ -1521,7 +1521,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
 
 // Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
-__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Nonfinite<COUNT> &nonfinite) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
@@ -1532,7 +1532,7 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dq[1][PASS / 2] = {};
-        const unsigned wanted = strange_in_pass<PASS>(strange, column);
+        const unsigned wanted = nonfinite_in_pass<PASS>(nonfinite, column);
         bool right = !__any_sync(0xffffffffu, wanted != 0);
 #pragma unroll 1
         for (int key0 = 0; key0 < p.len_kv && !right; key0 += 16) {
@@ -1572,5 +1572,5 @@ extern "C" __global__ void __launch_bounds__(128)
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
-        repeat_dq(params, index, query0, strange_sums(dq[0], p.len_q - query0));
+        repeat_dq(params, index, query0, nonfinite_sums(dq[0], p.len_q - query0));
 }

@@ -243,7 +243,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -726,7 +726,7 @@ template <int DIM, int TILES, int HALF, typename Columns = AllColumns>
 __device__ __forceinline__ void store_rows(const float (&sum)[TILES][HALF], float factor, void *tensor, long long batch_stride,
                                            long long head_stride, long long row_stride, int batch, int head, int row0, int count,
                                            Columns columns = {}) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32); // so that the compiler keeps nothing derived from it across a loop
     const long long strides = batch_stride | head_stride | row_stride;
     const unsigned long long address = reinterpret_cast<unsigned long long>(tensor);
     Output *rows = static_cast<Output *>(tensor) + batch * batch_stride + head * head_stride;
@@ -790,39 +790,39 @@ template <int COUNT> __device__ __forceinline__ bool wants_repeat(const float (&
 }
 
 // Which of a thread's sums are not finite: bit i % 32 of word i / 32 for element i.
-template <int COUNT> struct Strange {
+template <int COUNT> struct Nonfinite {
     unsigned words[(COUNT + 31) / 32];
 };
 
-// Finds the strange elements of sums (16, 2 COUNT), of which `rows` rows exist.
-template <int COUNT> __device__ __forceinline__ Strange<COUNT> strange_sums(const float (&sum)[COUNT], int rows) {
-    const int row = set_apart(static_cast<int>(threadIdx.x) % 32) / 4;
+// Finds the nonfinite elements of sums (16, 2 COUNT), of which `rows` rows exist.
+template <int COUNT> __device__ __forceinline__ Nonfinite<COUNT> nonfinite_sums(const float (&sum)[COUNT], int rows) {
+    const int row = opaque(static_cast<int>(threadIdx.x) % 32) / 4;
     const unsigned there = (row < rows ? 0x33333333 : 0) | (row + 8 < rows ? 0xcccccccc : 0);
-    Strange<COUNT> strange = {};
+    Nonfinite<COUNT> nonfinite = {};
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        strange.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
+        nonfinite.words[i / 32] |= static_cast<unsigned>(!(fabsf(sum[i]) < INFINITY)) << i % 32;
 #pragma unroll
-    for (unsigned &word : strange.words)
+    for (unsigned &word : nonfinite.words)
         word &= there;
-    return strange;
+    return nonfinite;
 }
 
 // Returns the bits of PASS columns from `column` on, a multiple of PASS.
-template <int PASS, int COUNT> __device__ __forceinline__ unsigned strange_in_pass(const Strange<COUNT> &strange, int column) {
+template <int PASS, int COUNT> __device__ __forceinline__ unsigned nonfinite_in_pass(const Nonfinite<COUNT> &nonfinite, int column) {
     unsigned found = 0;
 #pragma unroll
     for (int i = 0; i < (COUNT + 31) / 32; i++)
-        found = column / 64 == i ? strange.words[i] : found;
+        found = column / 64 == i ? nonfinite.words[i] : found;
     return found >> column / 2 % 32 & (0xffffffff >> (32 - PASS / 2));
 }
 
-// True if all sums that `strange` marks are NaN, in all lanes.
-template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned strange) {
+// True if all sums that `nonfinite` marks are NaN, in all lanes.
+template <int COUNT> __device__ __forceinline__ bool all_nan(const float (&sum)[COUNT], unsigned nonfinite) {
     bool all = true;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        all &= sum[i] != sum[i] || !(strange >> i & 1);
+        all &= sum[i] != sum[i] || !(nonfinite >> i & 1);
     return __all_sync(0xffffffffu, all);
 }
 
@@ -845,7 +845,7 @@ struct MemoryRows {
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
@@ -865,7 +865,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRo
 // sum (16, 2 COUNT) += weights (16, 16), rounded to 16 bits, times the finite elements of 16 rows. True if some elements are not finite.
 template <int COUNT>
 __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other, int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     const unsigned a[4] = {pack<BFLOAT16>(weights[0], weights[1]), pack<BFLOAT16>(weights[2], weights[3]),
                            pack<BFLOAT16>(weights[4], weights[5]), pack<BFLOAT16>(weights[6], weights[7])};
     unsigned odd = 0;
@@ -888,7 +888,7 @@ __device__ __forceinline__ bool add_finite(float (&sum)[COUNT], const float (&we
 template <int COUNT>
 __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float (&weights)[8], const MemoryRows &other,
                                                int other_row) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (int row = 0; row < 16; row++) {
         float weight[2]; // of this row, which another lane holds
@@ -915,7 +915,7 @@ __device__ __forceinline__ void add_not_finite(float (&sum)[COUNT], const float 
 template <bool KEYS_DOWN>
 __device__ __forceinline__ void weigh_sixteen(float (&s)[8], float (&d_weight)[8], const attention_params &p, const Where &at,
                                               int index, int query0, int key0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     constexpr int QUERIES = KEYS_DOWN ? 4 : 2; // queries per thread
     float lse2[QUERIES], dots[QUERIES];
 #pragma unroll
@@ -960,7 +960,7 @@ __device__ __forceinline__ MemoryRows values_in_memory(const attention_params &p
 
 // Recomputes and stores dQ of 16 queries of a warp where it was not finite: dQ += dS K.
 template <int COUNT>
-__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Strange<COUNT> &strange) {
+__device__ __forceinline__ void repeat_dq(const attention_backward_params &params, int index, int query0, const Nonfinite<COUNT> &nonfinite) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const int kv_index = index / (p.heads / p.kv_heads);
@@ -971,7 +971,7 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 #pragma unroll 1
     for (int column = 0; column < HEAD_DIM; column += PASS) {
         float dq[1][PASS / 2] = {};
-        const unsigned wanted = strange_in_pass<PASS>(strange, column);
+        const unsigned wanted = nonfinite_in_pass<PASS>(nonfinite, column);
         bool right = !__any_sync(0xffffffffu, wanted != 0);
 #pragma unroll 1
         for (int key0 = 0; key0 < p.len_kv && !right; key0 += 16) {
@@ -1013,7 +1013,7 @@ extern "C" __global__ void __launch_bounds__(128)
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
-        repeat_dq(params, index, query0, strange_sums(dq[0], p.len_q - query0));
+        repeat_dq(params, index, query0, nonfinite_sums(dq[0], p.len_q - query0));
 }
 
 // params/tensor_map.h
@@ -1485,19 +1485,19 @@ __device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weig
 
 // Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
 // there are none. query0 is a multiple of 16.
-__device__ __forceinline__ int next_strange_queries(const attention_params &p, int index, int query0) {
-    const int lane = set_apart(static_cast<int>(threadIdx.x) % 32);
+__device__ __forceinline__ int next_nonfinite_queries(const attention_params &p, int index, int query0) {
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
 #pragma unroll 1
     for (; query0 < p.len_q; query0 += 128) {
-        bool strange = false;
+        bool nonfinite = false;
         const int query = query0 + 4 * lane; // four of 16, in some order
         if (query < padded_queries(p)) {
             const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
             const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
-            strange = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+            nonfinite = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
                       lse2.z != lse2.z || lse2.w != lse2.w;
         }
-        const unsigned lanes = __ballot_sync(0xffffffffu, strange);
+        const unsigned lanes = __ballot_sync(0xffffffffu, nonfinite);
         if (lanes != 0)
             return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
     }
@@ -1505,10 +1505,10 @@ __device__ __forceinline__ int next_strange_queries(const attention_params &p, i
 }
 
 // Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
-// dV += P^T dO. `some`: only over those of next_strange_queries(). Stops and returns true once all `strange` sums are NaN.
+// dV += P^T dO. `some`: only over those of next_nonfinite_queries(). Stops and returns true once all `nonfinite` sums are NaN.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column, unsigned strange, bool some) {
+                                                 int key0, int column, unsigned nonfinite, bool some) {
     const attention_params &p = params.forward;
     const int group = p.heads / p.kv_heads;
 #pragma unroll
@@ -1520,7 +1520,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 #pragma unroll 1
         for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
             if (some)
-                query0 = next_strange_queries(p, index, query0);
+                query0 = next_nonfinite_queries(p, index, query0);
             if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
                 continue;
             float s[8], d_weight[8] = {};
@@ -1532,7 +1532,7 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
                 if (add_finite(sum, s, d_o, query0))
                     add_not_finite(sum, s, d_o, query0);
             }
-            if (all_nan(sum, strange))
+            if (all_nan(sum, nonfinite))
                 return true;
         }
     }
@@ -1542,12 +1542,12 @@ __device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const a
 // Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
 template <bool DK, int PASS>
 __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                            int key0, int column, unsigned strange) {
-    if (!__any_sync(0xffffffffu, strange != 0))
+                                            int key0, int column, unsigned nonfinite) {
+    if (!__any_sync(0xffffffffu, nonfinite != 0))
         return false;
 #pragma unroll 1
     for (int some = 1; some >= 0; some--)
-        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, strange, some != 0))
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, nonfinite, some != 0))
             return false;
     return true;
 }
@@ -1555,14 +1555,14 @@ __device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attent
 // Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
 #pragma unroll 1
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dk[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
                              params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
     }
@@ -1571,7 +1571,7 @@ __device__ __forceinline__ void repeat_dk(const attention_backward_params &param
 // Recomputes and stores dV of 16 keys of a warp where it was not finite.
 template <int PASS, int COUNT, typename Columns = AllColumns>
 __device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Strange<COUNT> &strange, Columns columns = {}) {
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
     __syncwarp(); // other lanes stored these elements the first time
     const attention_params &p = params.forward;
     const float factor_of_dv = 1;
@@ -1579,7 +1579,7 @@ __device__ __forceinline__ void repeat_dv(const attention_backward_params &param
     for (int i = 0; i < 2 * COUNT; i += PASS) {
         float dv[1][PASS / 2];
         const int column = columns.column_of(i / 8);
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, strange_in_pass<PASS>(strange, i)))
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
             store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
                              params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
                              p.len_kv - key0);
@@ -1828,7 +1828,7 @@ __device__ __forceinline__ void publish_sums(SharedKeys &shared, int index, int 
 }
 // Stores the part to shared memory once the previous part has been read; `count` parts have been sent so far.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], SharedKeys &shared, int index, int count, int sums) {
-    const int thread = set_apart(static_cast<int>(threadIdx.x) % 128);
+    const int thread = opaque(static_cast<int>(threadIdx.x) % 128);
     barrier_wait(&shared.dq_empty[index], count & 1 ^ 1);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)
@@ -1992,12 +1992,12 @@ template <bool DK, bool DV> struct KeysConsumer {
         const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
         const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
-        Strange<DK ? HEAD_DIM / 2 : 1> strange_dk;
-        Strange<DV ? HEAD_DIM_V / 2 : 1> strange_dv;
+        Nonfinite<DK ? HEAD_DIM / 2 : 1> nonfinite_dk;
+        Nonfinite<DV ? HEAD_DIM_V / 2 : 1> nonfinite_dv;
         if (again_dk)
-            strange_dk = strange_sums(dk[0], p.len_kv - row0);
+            nonfinite_dk = nonfinite_sums(dk[0], p.len_kv - row0);
         if (again_dv)
-            strange_dv = strange_sums(dv[0], p.len_kv - row0);
+            nonfinite_dv = nonfinite_sums(dv[0], p.len_kv - row0);
         if constexpr (DK)
             store_rows<HEAD_DIM>(dk, p.scale, own.dk, own.dk_batch_stride, own.dk_head_stride, own.dk_row_stride, batch,
                                  kv_head, row0, p.len_kv - row0);
@@ -2007,10 +2007,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         // after the stores: the sums are no longer in registers
         if constexpr (DK)
             if (again_dk)
-                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, strange_dk);
+                repeat_dk<columns_of_pass(HEAD_DIM)>(own, kv_index, row0, nonfinite_dk);
         if constexpr (DV)
             if (again_dv)
-                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, strange_dv);
+                repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, nonfinite_dv);
     }
 };
 

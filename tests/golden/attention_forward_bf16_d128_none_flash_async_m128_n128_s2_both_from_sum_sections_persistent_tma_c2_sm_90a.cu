@@ -266,7 +266,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -1060,7 +1060,7 @@ struct Unit {
     Tile tile;
 
     // This thread's first row. It is needed once per Q tile, so no register keeps it.
-    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
+    __device__ __forceinline__ int row() const { return opaque(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
@@ -1469,7 +1469,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
         score = 0;
 #pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
-        const int column = set_apart(16 * step) + unit.lane % 4 * 2;
+        const int column = opaque(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
 #pragma unroll
@@ -1480,7 +1480,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const int key = set_apart(first) + unit.lane / 4;
+        const int key = opaque(first) + unit.lane / 4;
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {

@@ -233,7 +233,7 @@ __device__ __forceinline__ unsigned permute_bytes(unsigned low, unsigned high, u
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -271,7 +271,7 @@ using InputKv = unsigned char; // bits
 // be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
-    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+    return static_cast<unsigned>(opaque(static_cast<int>(shared_address(pointer))));
 }
 
 __device__ __forceinline__ void store_word(SharedAddress to, unsigned word) {
@@ -758,7 +758,7 @@ struct KeyStage {
 template <int SIZE, int COLUMNS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void copy_rows_by(Rows16<BLOCK_N, WIDTH> &tile, const RowsFrom &rows, int count) {
     constexpr int BYTES = sizeof(InputKv), STEP = SIZE < 4 ? 4 : SIZE, PIECES_OF_ROW = WIDTH * 16 / STEP;
-    const int lane = set_apart(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
+    const int lane = opaque(threadIdx.x) % 32; // otherwise addresses would be kept from tile to tile
     if constexpr (SIZE == 16 && WIDTH % 8 == 0 && 32 % WIDTH == 0) {
         constexpr int DOWN = 32 / WIDTH;
         const SharedAddress to = tile.address(lane / WIDTH, lane % WIDTH);

@@ -292,7 +292,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -1059,7 +1059,7 @@ struct Unit {
     Tile tile;
 
     // This thread's first row. It is needed once per Q tile, so no register keeps it.
-    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
+    __device__ __forceinline__ int row() const { return opaque(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
 };
 
@@ -1546,17 +1546,17 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 // global memory. m and l are correct, so they stay.
 
 // True if some element of O in this thread's row r is not finite.
-__device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
-    bool strange = false;
+__device__ __forceinline__ bool has_nonfinite(const float (&o)[COLUMNS_V / 2], int r) {
+    bool nonfinite = false;
 #pragma unroll
     for (int first = 0; first < COLUMNS_V / 2; first += PASS / 2) {
         float even = 0, odd = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = first + 2 * r; i < first + PASS / 2 && i < COLUMNS_V / 2; i += 4)
             even += o[i], odd += o[i + 1];
-        strange |= !(fabsf(even + odd) < INFINITY);
+        nonfinite |= !(fabsf(even + odd) < INFINITY);
     }
-    return strange;
+    return nonfinite;
 }
 
 // True if one of the warp's rows of O is not finite although its l is.
@@ -1564,7 +1564,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        unsigned odd = __ballot_sync(0xffffffffu, has_strange(o, r)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned odd = __ballot_sync(0xffffffffu, has_nonfinite(o, r)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
         odd |= odd >> 1, right |= right >> 1;
         odd |= odd >> 2, right |= right >> 2;
@@ -1574,30 +1574,30 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
 }
 
 // Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
-struct StrangeColumns {
+struct NonfiniteColumns {
     unsigned words[2];
 };
-__device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUMNS_V / 2]) {
-    StrangeColumns strange = {};
+__device__ __forceinline__ NonfiniteColumns nonfinite_columns(const float (&o)[COLUMNS_V / 2]) {
+    NonfiniteColumns nonfinite = {};
 #pragma unroll
     for (int i = 0; i < COLUMNS_V / 2; i++)
-        strange.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
+        nonfinite.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
 #pragma unroll
-    for (unsigned &word : strange.words)
+    for (unsigned &word : nonfinite.words)
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2) // rows
             word |= __shfl_xor_sync(0xffffffffu, word, lanes);
-    return strange;
+    return nonfinite;
 }
 
 // Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
-__device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
+__device__ __forceinline__ unsigned nonfinite_in_pass(const NonfiniteColumns &nonfinite, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
     for (int i = 0; i < PASS / 4; i++) {
         const int column = first_column + column_of(unit, i / 2, i % 2);
-        const unsigned even = __shfl_sync(0xffffffffu, strange.words[0], column % 8 / 2);
-        const unsigned odd = __shfl_sync(0xffffffffu, strange.words[1], column % 8 / 2);
+        const unsigned even = __shfl_sync(0xffffffffu, nonfinite.words[0], column % 8 / 2);
+        const unsigned odd = __shfl_sync(0xffffffffu, nonfinite.words[1], column % 8 / 2);
         found |= ((column % 2 ? odd : even) >> column / 8 & 1) << i;
     }
     return found;
@@ -1854,7 +1854,7 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
 
 // Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
 // a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
-__device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
+__device__ __forceinline__ void take_out_nan(NonfiniteColumns &nonfinite, const Unit &unit) {
     constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
@@ -1876,18 +1876,18 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll
         for (int lanes = LANES; lanes < 32; lanes *= 2)
             columns |= __shfl_xor_sync(0xffffffffu, columns, lanes);
-        StrangeColumns with_nan = {};
+        NonfiniteColumns with_nan = {};
 #pragma unroll
         for (int i = 0; i < (HEAD_DIM_V + 7) / 8; i++) {
             const unsigned pair = __shfl_sync(0xffffffffu, columns, i) >> unit.lane % 4 * 2;
             with_nan.words[0] |= (pair & 1) << i, with_nan.words[1] |= (pair >> 1 & 1) << i;
         }
-        more = __any_sync(0xffffffffu, (strange.words[0] & with_nan.words[0]) != 0 || (strange.words[1] & with_nan.words[1]) != 0);
-        strange.words[0] &= ~with_nan.words[0], strange.words[1] &= ~with_nan.words[1];
+        more = __any_sync(0xffffffffu, (nonfinite.words[0] & with_nan.words[0]) != 0 || (nonfinite.words[1] & with_nan.words[1]) != 0);
+        nonfinite.words[0] &= ~with_nan.words[0], nonfinite.words[1] &= ~with_nan.words[1];
     }
 }
 
-// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
+// True if these columns (nonfinite_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1902,11 +1902,11 @@ using RepeatedOutput = float[PASSES][PASS / 2];
 
 // Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
 // these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
-__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
+__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const NonfiniteColumns &nonfinite) {
     unsigned passes = 0;
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
-        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, strange_in_pass(strange, unit, pass * PASS) != 0)) << pass;
+        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, nonfinite_in_pass(nonfinite, unit, pass * PASS) != 0)) << pass;
 #pragma unroll
         for (float &value : o[pass])
             value = 0;
@@ -1933,7 +1933,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
             Values of_next = {};
             if (left != 0)
                 of_next = load_values(unit, key0, next * PASS);
-            if (add_sixteen(o[pass], p, v, unit, pass * PASS, whole) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
+            if (add_sixteen(o[pass], p, v, unit, pass * PASS, whole) && all_nan(o[pass], nonfinite_in_pass(nonfinite, unit, pass * PASS)))
                 passes &= ~(1u << pass);
             v = of_next, pass = next;
         }
@@ -1952,10 +1952,10 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // other lanes have stored what this overwrites
-    StrangeColumns strange = strange_columns(c.o);
-    take_out_nan(strange, unit);
+    NonfiniteColumns nonfinite = nonfinite_columns(c.o);
+    take_out_nan(nonfinite, unit);
     RepeatedOutput o;
-    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange);
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, nonfinite);
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
         if (!(passes >> pass & 1))
@@ -2032,7 +2032,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
         score = 0;
 #pragma unroll(KEYS > 16 ? 1 : HEAD_DIM <= 64 ? 2 : 4) // few keys leave registers for loads in flight
     for (int step = 0; step < Q_STEPS; step++) { // of 16 columns, or the last few
-        const int column = set_apart(16 * step) + unit.lane % 4 * 2;
+        const int column = opaque(16 * step) + unit.lane % 4 * 2;
         const bool both = 16 * step + 8 < HEAD_DIM;
         unsigned a[4];
 #pragma unroll
@@ -2043,7 +2043,7 @@ __device__ __forceinline__ void scores_from_memory(float (&s)[KEYS / 2], const U
             a[r] = query_pair(p, q, column);
             a[r + 2] = both ? query_pair(p, q + 8, column + 8) : 0;
         }
-        const int key = set_apart(first) + unit.lane / 4;
+        const int key = opaque(first) + unit.lane / 4;
         const Input *k = static_cast<const Input *>(p.k) + unit.tile.batch * p.k_batch_stride + unit.tile.kv_head * p.k_head_stride + column;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {

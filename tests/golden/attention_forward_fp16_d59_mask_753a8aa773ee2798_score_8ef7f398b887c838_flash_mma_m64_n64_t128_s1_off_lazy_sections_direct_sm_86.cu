@@ -220,7 +220,7 @@ __device__ __forceinline__ float reciprocal_approx(float x) {
 }
 
 // Emits no instruction. The compiler treats the result as a new number, so it does not fold it into other sums.
-__device__ __forceinline__ int set_apart(int x) {
+__device__ __forceinline__ int opaque(int x) {
     asm volatile("" : "+r"(x));
     return x;
 }
@@ -256,7 +256,7 @@ __device__ __forceinline__ Output to_output(float x) { return float_to_half(x); 
 // be taken apart, and each sum would be an instruction of its own.
 using SharedAddress = unsigned;
 __device__ __forceinline__ SharedAddress address_in_shared(const void *pointer) {
-    return static_cast<unsigned>(set_apart(static_cast<int>(shared_address(pointer))));
+    return static_cast<unsigned>(opaque(static_cast<int>(shared_address(pointer))));
 }
 
 // The same to a SharedAddress: reads `bytes` of SIZE bytes; the others become 0.
@@ -673,7 +673,7 @@ struct KeyWalk {
 
 __device__ __forceinline__ MapLine *line_of(const attention_params &p, const Tile &tile, int unit) {
     const long long head = static_cast<long long>(tile.batch) * p.heads + tile.head;
-    const int query = set_apart(tile.query); // otherwise the compiler would keep addresses in registers from one use to the next
+    const int query = opaque(tile.query); // otherwise the compiler would keep addresses in registers from one use to the next
     return map_line(p, head * ((p.len_q + TILE_ROWS - 1) / TILE_ROWS) + query / TILE_ROWS, unit);
 }
 
@@ -713,7 +713,7 @@ __device__ __forceinline__ KeyWalk walk_of_unit(const attention_params &p, const
 // A block works on one Q tile. It is computed again at the end, so no registers need to hold it.
 __device__ __forceinline__ Tile tile_of_block(const attention_params &p) {
     const int tiles = (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
-    const Place place = place_of(p, all_heads(p), tiles, set_apart(static_cast<int>(blockIdx.x)));
+    const Place place = place_of(p, all_heads(p), tiles, opaque(static_cast<int>(blockIdx.x)));
     return tile_of(p, place.head, tiles - 1 - place.order);
 }
 
@@ -771,7 +771,7 @@ __device__ __forceinline__ void copy_tile_by(Rows16<ROWS, WIDTH> &tile, RowsFrom
     // Loads to registers should overlap, since a thread stalls until they return. Where they are rare, they get few registers.
     constexpr int AT_ONCE = SIZE > 2 ? 4 : COLUMNS % 8 != 0 ? 10 : 2;
     constexpr int DOWN_AT_ONCE = SIZE == 16 ? 16 : SIZE > 2 ? 4 : COLUMNS % 8 != 0 && OF_ROW < AT_ONCE ? AT_ONCE / OF_ROW : 1;
-    const unsigned thread = set_apart(threadIdx.x); // otherwise addresses would be kept from round to round
+    const unsigned thread = opaque(threadIdx.x); // otherwise addresses would be kept from round to round
     const int first_row = static_cast<int>(thread / ACROSS), first_byte = static_cast<int>(thread % ACROSS) * STEP;
     const SharedAddress to = tile.address(first_row, first_byte / 16) + first_byte % 16;
     rows.begin(first_row, first_byte / ELEMENT_BYTES);
@@ -810,7 +810,7 @@ template <typename RowsFrom> struct RowsOfWords {
 template <int COLUMNS, int ROWS, int WIDTH, typename RowsFrom>
 __device__ __forceinline__ void move_rows(Rows16<ROWS, WIDTH> &tile, RowsFrom rows) {
     constexpr int POWER = WIDTH & -WIDTH, ACROSS = POWER < 16 ? POWER : 16, DOWN = THREADS / ACROSS;
-    const int thread = static_cast<int>(set_apart(threadIdx.x)), first_row = thread / ACROSS;
+    const int thread = static_cast<int>(opaque(threadIdx.x)), first_row = thread / ACROSS;
     rows.begin(first_row, 0);
 #pragma unroll 1 // few registers are free
     for (int down = 0; down < ROWS; down += DOWN, rows.next(DOWN)) {
@@ -919,7 +919,7 @@ struct KeyCopies {
 
     // Returns where the head begins, in elements. One product per round costs less than keeping two registers.
     __device__ __forceinline__ long long offset(long long batch_stride, long long head_stride) const {
-        return set_apart(tile.batch) * batch_stride + set_apart(tile.kv_head) * head_stride;
+        return opaque(tile.batch) * batch_stride + opaque(tile.kv_head) * head_stride;
     }
     __device__ __forceinline__ TileRows keys(int tile_n) const {
         const int key = tile_n * BLOCK_N;
@@ -1002,7 +1002,7 @@ struct Unit {
     Where where;
 
     // This thread's first row. It is needed once per Q tile, so no register keeps it.
-    __device__ __forceinline__ int row() const { return set_apart(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
+    __device__ __forceinline__ int row() const { return opaque(threadIdx.x) / 32 % 4 * 16 + lane / 4; }
     __device__ __forceinline__ Row at(int row) const { return row_of(p, tile, index, row); }
     __device__ __forceinline__ int position(int row) const { return position_of(p, min(at(row).query, p.len_q - 1)); }
 };
@@ -1020,7 +1020,7 @@ __device__ __forceinline__ bool tile_in_pairs(const attention_params &p, int til
 template <int COUNT>
 __device__ __forceinline__ void seen_in_pairs(const Unit *const (&units)[COUNT], int tile_n, Seen *const (&seen)[COUNT]) {
     const Unit &unit = *units[0];
-    const int first = set_apart(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
+    const int first = opaque(tile_n * BLOCK_N + unit.lane % 4 * 2); // so that each address is a row address plus a constant
     int position[COUNT][2];
 #pragma unroll
     for (int u = 0; u < COUNT; u++) {
@@ -1380,7 +1380,7 @@ struct UnitRows {
 // A warp's rows of Q in shared memory: 16 of each of its units.
 
 // Returns the index of this thread. Addresses computed from it are not kept from round to round.
-__device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(set_apart(threadIdx.x)); }
+__device__ __forceinline__ unsigned thread_of_round() { return static_cast<unsigned>(opaque(threadIdx.x)); }
 
 __device__ __forceinline__ int first_row_of_warp(unsigned thread) {
     const unsigned warp = thread / 32;
@@ -1652,17 +1652,17 @@ __device__ __forceinline__ int column_of(const Unit &unit, int i, int c) {
 // global memory. m and l are correct, so they stay.
 
 // True if some element of O in this thread's row r is not finite.
-__device__ __forceinline__ bool has_strange(const float (&o)[COLUMNS_V / 2], int r) {
-    bool strange = false;
+__device__ __forceinline__ bool has_nonfinite(const float (&o)[COLUMNS_V / 2], int r) {
+    bool nonfinite = false;
 #pragma unroll
     for (int first = 0; first < COLUMNS_V / 2; first += PASS / 2) {
         float even = 0, odd = 0; // a sum is finite only if all its terms are
 #pragma unroll
         for (int i = first + 2 * r; i < first + PASS / 2 && i < COLUMNS_V / 2; i += 4)
             even += o[i], odd += o[i + 1];
-        strange |= !(fabsf(even + odd) < INFINITY);
+        nonfinite |= !(fabsf(even + odd) < INFINITY);
     }
-    return strange;
+    return nonfinite;
 }
 
 // True if one of the warp's rows of O is not finite although its l is.
@@ -1670,7 +1670,7 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
     unsigned some = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        unsigned odd = __ballot_sync(0xffffffffu, has_strange(o, r)); // lanes 4 g to 4 g + 3 hold row g
+        unsigned odd = __ballot_sync(0xffffffffu, has_nonfinite(o, r)); // lanes 4 g to 4 g + 3 hold row g
         unsigned right = __ballot_sync(0xffffffffu, !(rows.sum[r] < INFINITY));
         odd |= odd >> 1, right |= right >> 1;
         odd |= odd >> 2, right |= right >> 2;
@@ -1680,30 +1680,30 @@ __device__ __forceinline__ bool wants_repeat(const float (&o)[COLUMNS_V / 2], co
 }
 
 // Columns in which O is not finite in some row of the warp: bit i of word c stands for column 8 i + 2 (lane % 4) + c.
-struct StrangeColumns {
+struct NonfiniteColumns {
     unsigned words[2];
 };
-__device__ __forceinline__ StrangeColumns strange_columns(const float (&o)[COLUMNS_V / 2]) {
-    StrangeColumns strange = {};
+__device__ __forceinline__ NonfiniteColumns nonfinite_columns(const float (&o)[COLUMNS_V / 2]) {
+    NonfiniteColumns nonfinite = {};
 #pragma unroll
     for (int i = 0; i < COLUMNS_V / 2; i++)
-        strange.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
+        nonfinite.words[i % 2] |= static_cast<unsigned>(!(fabsf(o[i]) < INFINITY)) << i / 4;
 #pragma unroll
-    for (unsigned &word : strange.words)
+    for (unsigned &word : nonfinite.words)
 #pragma unroll
         for (int lanes = 4; lanes < 32; lanes *= 2) // rows
             word |= __shfl_xor_sync(0xffffffffu, word, lanes);
-    return strange;
+    return nonfinite;
 }
 
 // Returns which of them are this lane's columns of a pass: bit 2 i + c for elements 4 i + c and 4 i + 2 + c of its O.
-__device__ __forceinline__ unsigned strange_in_pass(const StrangeColumns &strange, const Unit &unit, int first_column) {
+__device__ __forceinline__ unsigned nonfinite_in_pass(const NonfiniteColumns &nonfinite, const Unit &unit, int first_column) {
     unsigned found = 0;
 #pragma unroll
     for (int i = 0; i < PASS / 4; i++) {
         const int column = first_column + column_of(unit, i / 2, i % 2);
-        const unsigned even = __shfl_sync(0xffffffffu, strange.words[0], column % 8 / 2);
-        const unsigned odd = __shfl_sync(0xffffffffu, strange.words[1], column % 8 / 2);
+        const unsigned even = __shfl_sync(0xffffffffu, nonfinite.words[0], column % 8 / 2);
+        const unsigned odd = __shfl_sync(0xffffffffu, nonfinite.words[1], column % 8 / 2);
         found |= ((column % 2 ? odd : even) >> column / 8 & 1) << i;
     }
     return found;
@@ -1951,7 +1951,7 @@ __device__ __forceinline__ bool add_sixteen(float (&o)[PASS / 2], const Sixteen 
 
 // Removes the columns that have a NaN in a K/V tile seen by all rows of the unit: NaN is the correct result there. The search costs
 // a small part of recomputing the tile, and ends at the first of these tiles in which it finds none.
-__device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit &unit) {
+__device__ __forceinline__ void take_out_nan(NonfiniteColumns &nonfinite, const Unit &unit) {
     constexpr int LANES = HEAD_DIM_V > 128 ? 32 : HEAD_DIM_V > 64 ? 16 : 8; // per row, with 8 columns each
     const int column = unit.lane % LANES * 8;
     KeyWalk walk = walk_of_unit(unit.p, unit.tile, unit.index);
@@ -1973,18 +1973,18 @@ __device__ __forceinline__ void take_out_nan(StrangeColumns &strange, const Unit
 #pragma unroll
         for (int lanes = LANES; lanes < 32; lanes *= 2)
             columns |= __shfl_xor_sync(0xffffffffu, columns, lanes);
-        StrangeColumns with_nan = {};
+        NonfiniteColumns with_nan = {};
 #pragma unroll
         for (int i = 0; i < (HEAD_DIM_V + 7) / 8; i++) {
             const unsigned pair = __shfl_sync(0xffffffffu, columns, i) >> unit.lane % 4 * 2;
             with_nan.words[0] |= (pair & 1) << i, with_nan.words[1] |= (pair >> 1 & 1) << i;
         }
-        more = __any_sync(0xffffffffu, (strange.words[0] & with_nan.words[0]) != 0 || (strange.words[1] & with_nan.words[1]) != 0);
-        strange.words[0] &= ~with_nan.words[0], strange.words[1] &= ~with_nan.words[1];
+        more = __any_sync(0xffffffffu, (nonfinite.words[0] & with_nan.words[0]) != 0 || (nonfinite.words[1] & with_nan.words[1]) != 0);
+        nonfinite.words[0] &= ~with_nan.words[0], nonfinite.words[1] &= ~with_nan.words[1];
     }
 }
 
-// True if these columns (strange_in_pass) are NaN in all of the warp's rows.
+// True if these columns (nonfinite_in_pass) are NaN in all of the warp's rows.
 __device__ __forceinline__ bool all_nan(const float (&o)[PASS / 2], unsigned columns) {
     bool all = true;
 #pragma unroll
@@ -1999,11 +1999,11 @@ using RepeatedOutput = float[PASSES][PASS / 2];
 
 // Computes O = P V in the passes that have columns which are not finite. Returns these passes, bit i for pass i, except those in which
 // these columns are NaN in all rows, as they already were. m is that of all keys, so 16 keys do not depend on those before them.
-__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const StrangeColumns &strange) {
+__device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit &unit, const Rows &rows, float c, const NonfiniteColumns &nonfinite) {
     unsigned passes = 0;
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
-        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, strange_in_pass(strange, unit, pass * PASS) != 0)) << pass;
+        passes |= static_cast<unsigned>(__any_sync(0xffffffffu, nonfinite_in_pass(nonfinite, unit, pass * PASS) != 0)) << pass;
 #pragma unroll
         for (float &value : o[pass])
             value = 0;
@@ -2030,7 +2030,7 @@ __device__ __forceinline__ unsigned repeat_passes(RepeatedOutput &o, const Unit 
             Values of_next = {};
             if (left != 0)
                 of_next = load_values(unit, key0, next * PASS);
-            if (add_sixteen(o[pass], p, v, unit, pass * PASS, whole) && all_nan(o[pass], strange_in_pass(strange, unit, pass * PASS)))
+            if (add_sixteen(o[pass], p, v, unit, pass * PASS, whole) && all_nan(o[pass], nonfinite_in_pass(nonfinite, unit, pass * PASS)))
                 passes &= ~(1u << pass);
             v = of_next, pass = next;
         }
@@ -2049,10 +2049,10 @@ __device__ __forceinline__ bool values_are_suspect(const Unit &unit) {
 // Where O is finite, no NaN and no infinity was added to it.
 __device__ __forceinline__ void store_again(const Consumer &c, const Unit &unit, int stage, const float (&scale)[2]) {
     __syncwarp(); // other lanes have stored what this overwrites
-    StrangeColumns strange = strange_columns(c.o);
-    take_out_nan(strange, unit);
+    NonfiniteColumns nonfinite = nonfinite_columns(c.o);
+    take_out_nan(nonfinite, unit);
     RepeatedOutput o;
-    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, strange);
+    const unsigned passes = repeat_passes(o, unit, c.rows, c.c, nonfinite);
 #pragma unroll 1
     for (int pass = 0; pass < PASSES; pass++) {
         if (!(passes >> pass & 1))

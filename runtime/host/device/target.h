@@ -45,7 +45,7 @@ ATTILE_INLINE float reciprocal_approx(float x) { return 1 / x; }
 ATTILE_INLINE int warp_index(ATTILE_LINE) {
     return attile_pick(0xffffffffu, (int)(threadIdx.x / ATTILE_WARP), 0, line);
 }
-ATTILE_INLINE int set_apart(int x) { return x; }
+ATTILE_INLINE int opaque(int x) { return x; }
 
 /* Byte i of the result is byte n = (selector >> 4 i & 7): of `low` for n below 4, otherwise of `high`. */
 ATTILE_INLINE unsigned permute_bytes(unsigned low, unsigned high, unsigned selector) {

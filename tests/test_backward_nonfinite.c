@@ -63,38 +63,38 @@ static void check_inputs(const char *problem, const char *schedule) {
 
 #define DOCUMENTS " mask='document(ids) and causal' params='ids: int[batch, len_kv]'"
 
-Test(backward_strange, reach_no_other_rows_on_tensor_cores) {
+Test(backward_nonfinite, reach_no_other_rows_on_tensor_cores) {
     check_inputs("family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_80", "algorithm=flash_mma");
     check_inputs("family=attention_backward dtype=fp16 head_dim=136 target=sm_80" DOCUMENTS, "algorithm=flash_mma");
 }
 
 #define HOPPER "family=attention_backward target=sm_90a dtype="
 
-Test(backward_strange, reach_no_other_rows_on_hopper) {
+Test(backward_nonfinite, reach_no_other_rows_on_hopper) {
     check_inputs(HOPPER "bf16 head_dim=64 mask=causal", "algorithm=flash_async");
     check_inputs(HOPPER "fp16 head_dim=72 mask=causal deterministic=1", "algorithm=flash_async");
 }
 
-Test(backward_strange, reach_no_other_rows_on_hopper_through_expressions) {
+Test(backward_nonfinite, reach_no_other_rows_on_hopper_through_expressions) {
     check_inputs(HOPPER "bf16 head_dim=96" DOCUMENTS, "algorithm=flash_async");
     check_inputs(HOPPER "fp16 head_dim=64 mask=\"k <= q and q - k < 40\" score=\"s + 0.1 * (k - q)\"",
                  "algorithm=flash_async");
     check_inputs(HOPPER "bf16 head_dim=136" DOCUMENTS, "algorithm=flash_async");
 }
 
-Test(backward_strange, reach_no_other_rows_on_hopper_through_dropout) {
+Test(backward_nonfinite, reach_no_other_rows_on_hopper_through_dropout) {
     check_inputs(HOPPER "bf16 head_dim=64 mask=causal dropout=1", "algorithm=flash_async");
     check_inputs(HOPPER "fp16 head_dim=72 mask=causal dropout=1 deterministic=1", "algorithm=flash_async");
     check_inputs(HOPPER "bf16 head_dim=256 mask=causal dropout=1", "algorithm=flash_async");
 }
 
-Test(backward_strange, reach_no_other_rows_on_hopper_in_long_rows) {
+Test(backward_nonfinite, reach_no_other_rows_on_hopper_in_long_rows) {
     check_inputs(HOPPER "bf16 head_dim=192 mask=causal", "algorithm=flash_async");
     check_inputs(HOPPER "fp16 head_dim=136 head_dim_v=128 mask=causal", "algorithm=flash_async");
     check_inputs(HOPPER "bf16 head_dim=208 mask=causal", "algorithm=flash_async");
 }
 
-Test(backward_strange, reach_no_other_rows_without_tensor_cores) {
+Test(backward_nonfinite, reach_no_other_rows_without_tensor_cores) {
     check_inputs("family=attention_backward head_dim=8" DOCUMENTS, "algorithm=flash_tiled");
     check_inputs("family=attention_backward head_dim=8 mask=causal", "algorithm=materialized");
 }
@@ -112,14 +112,14 @@ static void check_caps(const char *problem, const char *schedule) {
 
 #define CAPPED "head_dim=64 mask=causal score='softcap(30)'"
 
-Test(backward_strange, infinities_under_a_cap_come_out_nowhere) {
+Test(backward_nonfinite, infinities_under_a_cap_come_out_nowhere) {
     check_caps("family=attention_backward " CAPPED, "algorithm=materialized");
     check_caps("family=attention_backward " CAPPED, "algorithm=flash_tiled");
     check_caps("family=attention_backward dtype=fp16 target=sm_80 " CAPPED, "algorithm=flash_mma");
     check_caps(HOPPER "bf16 " CAPPED, "algorithm=flash_async");
 }
 
-Test(backward_strange, infinities_under_a_cap_come_out_of_no_forward_pass) {
+Test(backward_nonfinite, infinities_under_a_cap_come_out_of_no_forward_pass) {
     check_caps("family=attention_forward " CAPPED, "algorithm=materialized");
     check_caps("family=attention_forward " CAPPED, "algorithm=flash_tiled");
     check_caps("family=attention_forward dtype=fp16 target=sm_80 " CAPPED, "algorithm=flash_mma");
