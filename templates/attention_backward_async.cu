@@ -35,6 +35,7 @@
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_statistics_launch.cuh"
+//$ let row_statistics = true
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
 //$ include "backward/d_params.cuh" if wants_d_params > 0

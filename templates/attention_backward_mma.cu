@@ -21,6 +21,7 @@
 //$ note Per-sequence lengths: a block works on one sequence.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
+//$ let row_statistics = dq_added
 //$ if dq_added
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1

@@ -33,6 +33,7 @@
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
 //$ include "backward/row_dots_launch.cuh"
+//$ let row_statistics = false
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ let head_sums = head_reads
 //$ let head_part_rows = block_m

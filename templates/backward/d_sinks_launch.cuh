@@ -1,5 +1,5 @@
-//$ needs algorithm dependent_launches
-//$ if algorithm == flash_async
+//$ needs row_statistics dependent_launches
+//$ if row_statistics
 //$ launch attention_d_sinks grid heads block 256 shared 32 dependent params attention_backward_params
 //$ else
 //$ launch attention_d_sinks grid heads block 256 shared 32 dependent
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256)
         const float *dots = row_dots(p, batch * p.heads + head);
         for (int query = threadIdx.x; query < p.len_q; query += 256) {
             const float weight = sink == -INFINITY ? 0 : expf(__fsub_rn(sink, lse[query]));
-            sum -= weight == 0 ? 0 : weight * dots[row_place(query)]; //$ if algorithm == flash_async
+            sum -= weight == 0 ? 0 : weight * dots[row_place(query)]; //$ if row_statistics
             sum -= weight == 0 ? 0 : weight * dots[query];            //$ else
         }
     }
