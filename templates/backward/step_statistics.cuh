@@ -3,7 +3,7 @@
 
 //$ if products_within_step
 // The numbers for the queries of a step: LSE in base 2, or D. Each lane holds those of every eighth of its queries, and the eight lanes
-// that have the same queries pass them to each other: a load for each lane would read as much shared memory as the products do.
+// that have the same queries pass them to each other: if every lane loaded its own, a third of all accesses to shared memory would be these.
 struct Statistics {
     float held[STEP_M / 32];
 
