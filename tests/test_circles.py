@@ -23,7 +23,7 @@ ALLOWED = [
     # The hook is linked into programs built with the race detector and calls back.
     {"runtime/host/race.c", "runtime/host/race_hook.c"},
     # A block passes each operation of a kernel to the file that models it; that file suspends and wakes its threads.
-    {f"runtime/host/{name}.c" for name in "barriers block cluster collective launch mma tma units wgmma".split()},
+    {f"runtime/host/{name}.c" for name in "barriers block cluster collective counters launch mma tma units wgmma".split()},
 ]
 
 

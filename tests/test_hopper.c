@@ -195,6 +195,79 @@ Test(hopper, what_the_hardware_would_answer_with_a_hang_or_garbage_is_refused) {
         }
 }
 
+/* Blocks take numbers and wait for their turn. */
+#define COUNTERS                                                                                                       \
+    "struct Params { int *taken, *done, *order; };\n"                                                                  \
+    "extern \"C\" __global__ void kernel(const Params p) {\n"                                                          \
+    "for (;;) {\n"                                                                                                     \
+    "const int n = __shfl_sync(~0u, threadIdx.x == 0 ? atomicAdd(p.taken, 1) : 0, 0);\n"                               \
+    "if (n >= 40) return;\n"                                                                                           \
+    "if (threadIdx.x == 0) {\n"
+enum { NUMBERS = 40, BLOCKS = 7 };
+
+static enum att_status run_in_order(const char *source, int mode, uint64_t seed, int order[NUMBERS + 1], char *message,
+                                    size_t room) {
+    const struct kernel kernel = {source, BLOCKS, 32, SHARED};
+    struct device device = device_open((enum att_host_mode)mode, seed);
+    static const int zeros[NUMBERS + 1];
+    struct {
+        int *taken, *done, *order;
+    } p = {device_buffer(&device, sizeof(int), zeros), device_buffer(&device, sizeof zeros, zeros),
+           device_buffer(&device, sizeof zeros, zeros)};
+    const enum att_status status = device_run(&device, &kernel, &p, sizeof p);
+    memcpy(order, p.order, sizeof zeros);
+    snprintf(message, room, "%s", text_string(&device.failure.text));
+    device_close(&device);
+    return status;
+}
+
+Test(hopper, a_thread_waits_for_a_counter_that_other_blocks_advance) {
+    static const char *const in_order = COUNTERS
+        "for (volatile int i = 0; i < (n % 2 ? 0 : 499999); i = i + 1) {}\n" /* odd numbers wait for even ones */
+        "await_count(p.done, n);\n"
+        "p.order[*p.order + 1] = n; ++*p.order;\n" /* a race unless the counter orders it */
+        "atomic_add_acq_rel(p.done, 1); } } }\n";
+    char message[1024];
+    int order[NUMBERS + 1];
+    for (int seed = 0; seed < 2 * SEEDS; seed++) {
+        cr_expect_eq(run_in_order(in_order, seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)(seed / 2), order,
+                                  message, sizeof message),
+                     ATT_OK, "seed %d: %s", seed / 2, message);
+        cr_expect_eq(order[0], NUMBERS);
+        for (int i = 0; i < NUMBERS; i++)
+            cr_expect_eq(order[i + 1], i, "seed %d, number %d: %d", seed / 2, i, order[i + 1]);
+    }
+}
+
+Test(hopper, a_thread_waits_for_a_counter_that_its_own_block_advances) {
+    static const char *const kernel =
+        "struct Params { int *taken, *done, *order; };\n"
+        "extern \"C\" __global__ void kernel(const Params p) {\n"
+        "if (threadIdx.x == 0) { await_count(p.done + blockIdx.x, 31); p.order[blockIdx.x] = 1; }\n"
+        "else atomic_add_acq_rel(p.done + blockIdx.x, 1);\n}\n";
+    char message[1024];
+    int order[NUMBERS + 1];
+    for (int seed = 0; seed < SEEDS; seed++) {
+        cr_expect_eq(run_in_order(kernel, ATT_HOST_FAST, (uint64_t)seed, order, message, sizeof message), ATT_OK, "%s",
+                     message);
+        for (int i = 0; i < BLOCKS; i++)
+            cr_expect_eq(order[i], 1);
+    }
+}
+
+Test(hopper, a_counter_that_nobody_will_advance_is_a_deadlock) {
+    static const char *const never =
+        COUNTERS "await_count(p.done, n == 30 ? 31 : n); atomic_add_acq_rel(p.done, 1); } } }\n";
+    char message[1024];
+    int order[NUMBERS + 1];
+    for (int seed = 0; seed < SEEDS; seed++) {
+        cr_expect_eq(run_in_order(never, ATT_HOST_FAST, (uint64_t)seed, order, message, sizeof message),
+                     ATT_LAUNCH_FAILED, "seed %d", seed);
+        cr_expect(strstr(message, "deadlock") && strstr(message, "waits in await_count(), line"), "%s", message);
+        cr_expect(strstr(message, "the counter is 30, expected 3"), "%s", message); /* 31 and more */
+    }
+}
+
 /* Warp 3 looks for phase 0 at some time. Warps 0 to 2 do not wait for that before they let the barrier complete two
    more phases, but they have much to do first. */
 #define ROUNDS                                                                                                         \

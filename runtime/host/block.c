@@ -358,6 +358,7 @@ static const struct attile_host host = {
     .products = units_products,
     .cluster = cluster_barrier,
     .dependency = end_dependency,
+    .await = counter_await,
     .order = order_blocks,
     .copy = copy,
     .fill = fill,

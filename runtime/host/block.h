@@ -32,6 +32,10 @@ struct fiber {
     } wait;
     uint64_t result; /* of its last collective */
     struct {
+        const int *at;
+        int expected;
+    } counter; /* that it waits for, or waited for last */
+    struct {
         struct attile_copy *item; /* owned */
         unsigned first, count, room;
         unsigned groups;    /* committed */

@@ -56,7 +56,8 @@ static bool start(struct cluster *cluster, struct launch *launch, unsigned index
     cluster->turn = 0;
     cluster->barrier.arrived = cluster->barrier.phase = 0;
     cluster->barrier.alive = cluster->blocks * launch->threads;
-    cluster->barrier.waiting = (struct queue){0};
+    cluster->barrier.waiting = cluster->counting = (struct queue){0};
+    cluster->stopped = false;
     for (unsigned rank = 0; rank < cluster->blocks; rank++) {
         struct block *block = cluster->block[rank];
         if (!block_start(block, launch, cluster, index * cluster->blocks + rank))
@@ -92,13 +93,13 @@ static bool let_go(struct cluster *cluster) {
     return any;
 }
 
-static bool step(struct cluster *cluster, const struct launch *launch) {
+static bool step(struct cluster *cluster, struct launch *launch) {
     bool idle = true;
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
         idle = idle && !cluster->block[rank]->ready_count;
     struct block *block = choose(cluster, launch, idle);
     if (!block)
-        return let_go(cluster);
+        return let_go(cluster) || counters_poll(cluster, launch) != COUNTING_NONE;
     if (!block->ready_count || units_due(block, idle))
         units_step(block);
     else

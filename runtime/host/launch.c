@@ -63,6 +63,9 @@ static void *work(void *argument) {
         if (!cluster_run(&cluster, launch,
                          (unsigned)(((uint64_t)i * launch->stride + launch->offset) % launch->clusters)))
             break;
+    pthread_mutex_lock(&launch->lock);
+    launch->working--;
+    pthread_mutex_unlock(&launch->lock);
     while (cluster.blocks)
         give_block(launch, cluster.block[--cluster.blocks]);
     return NULL;
@@ -107,8 +110,15 @@ enum att_status launch_run(struct launch *launch) {
     race_watch(launch->mode == ATT_HOST_RACE ? &launch->race : NULL);
     pthread_t helper[WORKERS];
     unsigned helpers = 0, workers = count_workers(launch);
+    launch->working = workers;
+    launch->round = launch->looked = 0;
     while (helpers + 1 < workers && pthread_create(&helper[helpers], NULL, work, launch) == 0)
         helpers++;
+    if (helpers + 1 < workers) { /* some threads could not be created */
+        pthread_mutex_lock(&launch->lock);
+        launch->working -= workers - helpers - 1;
+        pthread_mutex_unlock(&launch->lock);
+    }
     work(launch);
     for (unsigned i = 0; i < helpers; i++)
         pthread_join(helper[i], NULL);

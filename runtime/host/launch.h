@@ -56,6 +56,8 @@ struct launch {
     atomic_uint next;
     atomic_bool stop;
     unsigned clusters, stride, offset; /* the order of clusters: (stride i + offset) mod clusters */
+    unsigned working;                  /* workers that have not ended */
+    unsigned round, looked;            /* see counters.c: workers that looked in vain in this round */
 };
 
 /* Runs the launch. Returns ATT_OK, ATT_LAUNCH_FAILED (see fault and race), or ATT_OUT_OF_MEMORY. */

@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 11, /* raise it when anything here changes */
+    ATTILE_HOST_ABI = 12, /* raise it when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -129,6 +129,9 @@ struct attile_host {
 
     /* The previous launch has ended, or need only have begun: from now on this thread may access global memory. */
     void (*dependency)(struct attile_block *block, unsigned index, int ended);
+
+    /* Waits until a counter in global memory has a value. */
+    void (*await)(struct attile_block *block, unsigned index, const int *counter, int expected, int line);
 
     /* What the thread knows is ordered before what follows an acquire of the same object, by any block. */
     void (*order)(void *object, int acquire);

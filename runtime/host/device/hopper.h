@@ -89,6 +89,8 @@ ATTILE_INLINE void tma_add(float *to, const void *shared, int bytes, ATTILE_LINE
 }
 ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
+/* A store reads shared memory and writes global memory at once. */
+ATTILE_INLINE void tma_store_wait(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 ATTILE_INLINE void fence_async(ATTILE_LINE) { attile_boxes(ATTILE_FENCE, line); }
 
 /* Copies made by threads complete at once. */
@@ -150,7 +152,7 @@ ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_
 ATTILE_INLINE void add_to_memory(float *to, float a, float b, float c, float d) {
     atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
 }
-/* The one atomic that orders other accesses. */
+/* The one atomic, and the one wait for it, that order other accesses. */
 static ATTILE_UNWATCHED void attile_order(void *object, int acquire) { attile_self()->host->order(object, acquire); }
 ATTILE_INLINE int atomic_add_acq_rel(int *to, int value) {
     attile_order(to, 0);
@@ -158,6 +160,12 @@ ATTILE_INLINE int atomic_add_acq_rel(int *to, int value) {
     attile_order(to, 1);
     return before;
 }
+static ATTILE_UNWATCHED void attile_await(const int *counter, int count, int line) {
+    attile_watch(counter, sizeof *counter, 0, sizeof *counter, (const char *)__builtin_return_address(0) - 1);
+    attile_self()->host->await(attile_self(), attile_self_index(), counter, count, line);
+    attile_order((void *)counter, 1);
+}
+ATTILE_INLINE void await_count(const int *counter, int count, ATTILE_LINE) { attile_await(counter, count, line); }
 /* a in shared memory (s) or registers (r), times b in shared memory, as stored (n) or transposed (t), in k-steps of 16.
    Along a row the steps are 32 bytes apart, 4 in a panel of 128-byte rows. */
 static constexpr attile_word attile_columns(int step, int rows) {
