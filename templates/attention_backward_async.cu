@@ -1,12 +1,20 @@
 //$ note The accumulators of dK and dV together may take up to 128 registers per thread of two warpgroups. Three warpgroups hold those of
 //$ note 96 keys and up to 192 columns, and share the rest of the work by roles. Where neither is possible, dV and dK have a launch each.
 //$ let long_rows = head_dim + head_dim_v > 256
-//$ let roles_fit = long_rows and head_dim <= 192 and head_dim_v <= 192 and deterministic == 0 and score != custom_score and mask != custom_mask and dropout == 0 and dtype_out == dtype
+//$ let plain = score != custom_score and mask != custom_mask and dropout == 0
+//$ let roles_fit = long_rows and head_dim <= 192 and head_dim_v <= 192 and deterministic == 0 and plain and dtype_out == dtype
 //$ note Packed sequences were not measured with one launch. For some sizes three are faster (runtime/choose_gradients.c).
 //$ default block_n = 96 if roles_fit and layout == dense else 128
 //$ let by_role = roles_fit and block_n == 96
 //$ let apart = long_rows and not by_role
-//$ let dq_added = by_role or (deterministic == 0 and head_dim <= 128 and not apart)
+//$ note dQ is added in memory by the launch of dK and dV, if that has registers for a part of dQ. With `deterministic`, all blocks add to it in
+//$ note the order of their keys, which was measured with steps of 128 queries; it does not pay in shorter ones.
+//$ let dq_fits = by_role or (not long_rows and head_dim <= 128 and (deterministic == 0 or (plain and head_dim <= 64 and head_dim_v <= 64)))
+//$ default dq_in = dq_memory if dq_fits else dq_registers
+//$ require dq_in == dq_registers or dq_fits
+//$ require dq_in == dq_memory or not by_role
+//$ let dq_added = dq_in == dq_memory
+//$ let dq_ordered = dq_added and deterministic == 1
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // three consumer warpgroups multiply them by wgmma. //$ if by_role
 // consumer warpgroups of 64 rows each multiply them by wgmma. //$ else
@@ -45,7 +53,7 @@
 //$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added and most_shares == 0
 //$ launch attention_dk_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
-//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (2 + dq_width) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16 if most_shares == 0 else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (2 + dq_width) + 16 + 8 * most_shares * warps_of_item + 2 * min(most_shares, min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)) * warps_of_item * part_vectors * 512
+//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (row_numbers + dq_width) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (row_numbers + dq_width) + 16 if most_shares == 0 else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (row_numbers + dq_width) + 16 + 8 * most_shares * warps_of_item + 2 * min(most_shares, min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)) * warps_of_item * part_vectors * 512
 //$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows part_keys cols 64
 //$ tensor_map v rows part_keys cols 64

@@ -1,5 +1,5 @@
-//$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
-//$ needs mask_tables apart dq_added by_role
+//$ needs dtype head_dim head_dim_v score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
+//$ needs mask_tables plain apart dq_added dq_ordered by_role
 
 //$ note The problems it computes.
 //$ require target == sm_90a
@@ -13,7 +13,6 @@
 //$ let bfloat16 = dtype == bf16
 
 //$ note Its schedules: defaults, values worth trying, limits.
-//$ let plain = score != custom_score and mask != custom_mask and dropout == 0
 //$ let short_rows = head_dim + head_dim_v <= 192
 //$ default stages = 2
 //$ if dq_added
@@ -29,6 +28,7 @@
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
+//$ require block_m == 128 or not dq_ordered
 //$ else
 //$ default block_m = 128
 //$ default overlap = both if plain and (short_rows or apart) else intra_warpgroup
@@ -44,6 +44,7 @@
 //$ tune block_m in [64, 128]
 //$ tune block_n in [96, 128]
 //$ tune stages in [2]
+//$ tune dq_in in [dq_memory, dq_registers]
 //$ tune overlap in [intra_warpgroup, both]
 //$ require block_n == 128 or by_role
 //$ require stages == 2
@@ -79,11 +80,16 @@
 //$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
-//$ let most_shares = 256 if dq_added and layout == dense and plain else 0
+//$ let most_shares = 256 if dq_added and not dq_ordered and layout == dense and plain else 0
 //$ note Sums of an item in parts: of each warp, vectors of four for each lane.
 //$ let warps_of_item = 4 * consumers
 //$ let part_vectors = 2 * block_n / 8 if by_role else (head_dim + head_dim_v) / 8
 //$ let rows_padded = step_m
+//$ note In which order a block visits queries. The last first, and all heads of a group in succession: blocks with different keys then read
+//$ note the same queries at the same time. Where steps take little of the L2 cache, that gains nothing under a mask.
+//$ let queries_descend = dq_ordered or (dq_added and plain and not by_role and not short_rows)
+//$ note For each query the workspace holds D, LSE, and room for counters if dQ is added in order, besides dQ.
+//$ let row_numbers = 3 if dq_ordered else 2
 //$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64

@@ -50,6 +50,7 @@ enum { WORDS_SCHEDULER(WORD) scheduler_AUTO = AUTO };
 enum { WORDS_STORE(WORD) store_AUTO = AUTO };
 enum { WORDS_P_IN(WORD) p_in_AUTO = AUTO };
 enum { WORDS_Q_IN(WORD) q_in_AUTO = AUTO };
+enum { WORDS_DQ_IN(WORD) dq_in_AUTO = AUTO };
 enum { WORDS_TARGET(WORD) target_AUTO = AUTO };
 #undef WORD
 

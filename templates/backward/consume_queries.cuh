@@ -1,4 +1,4 @@
-//$ needs d_s_of_keys products_within_step keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
@@ -236,6 +236,13 @@ template <bool DK, bool DV> struct KeysConsumer {
             weigh_key_gradients<false>(d_s, d_weight, s, dots);
         else
             weigh_key_gradients<true>(d_s, d_weight, s, dots);
+    }
+    //$ end
+
+    //$ if dq_staged
+    __device__ __forceinline__ DqPart part_of_dq() const {
+        return {sums, item().key0 / BLOCK_N}; //$ if dq_ordered
+        return {sums};                        //$ else
     }
     //$ end
 

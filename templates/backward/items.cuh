@@ -1,4 +1,4 @@
-//$ needs layout score block_n most_shares dq_added
+//$ needs layout score block_n most_shares dq_added dq_ordered
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/shares.cuh" if most_shares > 0
@@ -28,7 +28,7 @@ __device__ __forceinline__ int kv_index_of(const attention_params &all, const Ti
 
 // Returns the number of the next item, or share of items.
 __device__ __forceinline__ int next_number(int *counter, bool first) {
-    //$ if dq_added
+    //$ if dq_added and not dq_ordered
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
         return static_cast<int>(blockIdx.x);
@@ -81,7 +81,8 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         const int n = next_number(counter, first);
         if (n >= heads * tiles)
             return {0, -1};
-        const TileOfHead next = tile_in_order(n, heads, tiles);
+        const TileOfHead next = tile_in_order(all, n, heads, tiles); //$ if dq_ordered
+        const TileOfHead next = tile_in_order(n, heads, tiles);      //$ else
         const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
         //$ if layout == dense
         return {kv_index, key0};

@@ -1,8 +1,16 @@
-//$ needs d_s_of_keys products_within_step consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs d_s_of_keys products_within_step dq_ordered consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
 constexpr int ITEMS_KEPT = KEY_STAGES;
+
+//$ if dq_staged
+// Where the consumers' parts of dQ belong.
+struct DqPart {
+    int tile; // dQ tile of the step's first 64 queries; negative after the last step
+    int before; // number of key tiles whose dQ is added first //$ if dq_ordered
+};
+//$ end
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
@@ -18,7 +26,7 @@ struct alignas(1024) SharedKeys {
     Step step[STAGES];
     Item item[KEY_STAGES];
     Shares shares; //$ if most_shares > 0
-    int dq_sums[CONSUMERS]; // dQ tile that dq[] belongs to; negative after the last step //$ if dq_staged
+    DqPart dq_part[CONSUMERS]; // where dq[] belongs to //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1

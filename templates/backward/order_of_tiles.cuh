@@ -1,4 +1,4 @@
-//$ needs mask
+//$ needs mask dq_ordered head_dim head_dim_v
 
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
 // Under a causal mask tiles differ in work. Among the last heads, the longest tiles come first, so that blocks end //$ if mask == causal
@@ -8,7 +8,17 @@ struct TileOfHead {
     int head, tile;                          //$ else
 };
 
-//$ if mask == causal
+//$ if dq_ordered
+// Blocks that add to the same sums of dQ wait for each other. So the tiles of several heads take turns, as many as the L2 cache holds:
+// the next tile of a head begins when the tile before it is some steps ahead.
+constexpr long long BYTES_AT_ONCE = 40ll << 20; // most of the L2 cache
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles) {
+    const long long bytes = static_cast<long long>(p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+    const int most = static_cast<int>(min(max(BYTES_AT_ONCE / max(bytes, 1ll), 1ll), static_cast<long long>(heads)));
+    const int first = n / (most * tiles) * most, at_once = min(most, heads - first), place = n - first * tiles;
+    return {first + place % at_once, place / at_once};
+}
+//$ elif mask == causal
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
     const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;

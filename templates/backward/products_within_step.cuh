@@ -60,7 +60,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
         c.add_dk();
         wgmma_wait<1>();
         wgmma_settle(c.dq);
-        send_part_of_dq(c.dq, c.shared, c.index, c.parts_of_dq++, c.sums);
+        send_part_of_dq(c.dq, c.shared, c.index, c.parts_of_dq++, c.part_of_dq());
         wgmma_wait<0>();
         wgmma_settle(c.dk[0]);
         c.release_queries();

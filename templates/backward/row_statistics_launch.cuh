@@ -1,4 +1,4 @@
-//$ needs algorithm head_dim_v dq_width rows_padded layout dependent_launches most_shares
+//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
@@ -77,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(128)
         const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
+        if (query % 64 == 0) *key_tiles_added(p, tile_of_query(p, index, query)) = 0; //$ if dq_ordered
     }
     //$ if dq_width > 0
     float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;

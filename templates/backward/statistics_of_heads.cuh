@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width most_shares warps_of_item
+//$ needs algorithm vector_sums dq_width dq_ordered row_numbers most_shares warps_of_item
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -7,6 +7,12 @@ __device__ __forceinline__ float *row_dots(const attention_params &p, long long 
 __device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
+//$ if dq_ordered
+// Then the number of key tiles whose dQ has been added to a tile, one for 64 queries.
+__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long tile) {
+    return reinterpret_cast<int *>(row_lse2(p, static_cast<long long>(p.batch) * p.heads)) + tile;
+}
+//$ end
 
 // The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four //$ if vector_sums
 // numbers at a time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
@@ -16,7 +22,7 @@ __device__ __forceinline__ int tile_of_query(const attention_params &p, int inde
     return index * (padded_queries(p) / 64) + query / 64;
 }
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
+    return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
 //$ if algorithm == flash_async

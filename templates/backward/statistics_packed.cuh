@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width rows_padded
+//$ needs algorithm vector_sums dq_width dq_ordered row_numbers rows_padded
 
 // As in packed tensors, sequences follow one another, but each starts at a multiple of ROWS_PADDED.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
@@ -12,6 +12,12 @@ __device__ __forceinline__ float *row_dots(const attention_params &p, int index)
 __device__ __forceinline__ float *row_lse2(const attention_params &p, int index) {
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
+//$ if dq_ordered
+// Then the number of key tiles whose dQ has been added to a tile, one for 64 queries.
+__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long tile) {
+    return static_cast<int *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile;
+}
+//$ end
 
 // The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four //$ if vector_sums
 // numbers at a time. tile: the place of their first query in the rows above, / 64. //$ if vector_sums
@@ -21,7 +27,7 @@ __device__ __forceinline__ int tile_of_query(const attention_params &p, int inde
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
 }
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return static_cast<float *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile * (64 * DQ_WIDTH);
+    return static_cast<float *>(p.workspace) + static_cast<long long>(p.heads) * rows_of_head(p) * ROW_NUMBERS + tile * (64 * DQ_WIDTH);
 }
 
 //$ if algorithm == flash_async

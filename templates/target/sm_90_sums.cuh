@@ -14,5 +14,12 @@ __device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
     return before;
 }
+// Waits until *counter is `count`. Acquire: what was visible to those that counted so far is visible to this thread.
+__device__ __forceinline__ void await_count(const int *counter, int count) {
+    int found;
+    do
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(counter) : "memory");
+    while (found != count);
+}
 
 #endif

@@ -63,6 +63,7 @@
      target           sm_80              instruction set the source is written for; any = plain CUDA C++
 
    Derived
+     row_numbers      2                  2
      bfloat16         true               dtype == bf16
      part_keys        64                 block_n
      steps_qk         8                  (head_dim + 15) / 16
@@ -94,6 +95,7 @@ constexpr int HEAD_DIM_V = 128;
 constexpr int BLOCK_N = 64;
 constexpr int THREADS = 128;
 constexpr int STAGES = 1;
+constexpr int ROW_NUMBERS = 2;
 constexpr bool BFLOAT16 = true;    // dtype == bf16
 constexpr int PART_KEYS = 64;      // block_n
 constexpr int STEPS_QK = 8;        // (head_dim + 15) / 16
@@ -327,7 +329,7 @@ __device__ __forceinline__ int tile_of_query(const attention_params &p, int inde
     return index * (padded_queries(p) / 64) + query / 64;
 }
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return row_lse2(p, static_cast<long long>(p.batch) * p.heads) + tile * (64 * DQ_WIDTH);
+    return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
@@ -688,6 +690,15 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
 }
 
+// Returns which parts of the keys from key0 on are seen by every query of a tile.
+__device__ __forceinline__ unsigned parts_seen_whole(const attention_params &p, int query, int key0) {
+    unsigned whole = 0;
+#pragma unroll
+    for (int part = 0; part < KEY_PARTS; part++)
+        whole |= static_cast<unsigned>(all_pairs_seen(p, {}, query, STEP_M, key0 + part * PART_KEYS, PART_KEYS)) << part;
+    return whole;
+}
+
 // Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
 struct QueryTiles {
     int index, left, query, key0;
@@ -702,11 +713,7 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
         if (walk.query < p.len_q) {
             const int query = walk.query;
             walk.query += STEP_M;
-            unsigned whole = 0;
-#pragma unroll
-            for (int part = 0; part < KEY_PARTS; part++)
-                whole |= static_cast<unsigned>(all_pairs_seen(p, {}, query, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS)) << part;
-            return {walk.index, query, whole};
+            return {walk.index, query, parts_seen_whole(p, query, walk.key0)};
         }
         walk.index++;
         walk.left--;
