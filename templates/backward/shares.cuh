@@ -42,9 +42,11 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int total = shared * longest;
     //$ end
     const int steps = (total + blocks - 1) / blocks;
-    // Blocks that begin at different steps read different queries: Q, dO and the sums of dQ must stay in the L2 cache.
+    // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
+    // to 1.4 times as long, so shares must save a quarter of them.
     const long long bytes = (shared / tiles + 1ll) * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
-    if (steps + COST_OF_PARTS > longest || bytes > SHARED_BYTES)
+    const int alone = max(longest, steps); // steps of the block that would have the most
+    if (steps + COST_OF_PARTS > (bytes > SHARED_BYTES ? alone / 4 * 3 : longest))
         return {items, 1, 0};
     return {items - shared, steps, total};
 }
