@@ -3,10 +3,10 @@
 #include "session.h"
 
 /* The first class of each kind. */
-enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS, SHORT_GRADIENTS = TILES + TILE_ROWS };
+enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS, GRADIENTS = TILES + TILE_ROWS };
 _Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
-_Static_assert(SHORT_GRADIENTS + 1 == SIZE_CLASSES,
-               "a class for each row of the table of tiles, and one for gradients");
+_Static_assert(GRADIENTS + GRADIENT_ALTERNATIVES == SIZE_CLASSES,
+               "a class for each row of the table of tiles, and for each other schedule of gradients");
 
 static bool is_fixed(const struct knobs *knobs) {
     for (int i = 0; i < FIXED_SIZES; i++)
@@ -21,14 +21,16 @@ bool choose_has_classes(const struct request *request, const struct choice *choi
     const struct knobs *found = &choice->variant.knobs;
     const bool forward = found->family == family_attention_forward &&
                          (found->algorithm == algorithm_flash_async || found->algorithm == algorithm_flash_mma);
-    const bool backward = choose_has_short_gradients(found);
+    const bool backward = choose_has_alternatives(found);
     return request->any_schedule && !choice->pinned && (forward || backward) && request->knobs.batch_invariant != 1 &&
            !is_fixed(&request->knobs) && !choose_knows_sizes(&request->hints.shape);
 }
 
 int choose_class(const struct request *request, const struct variant *found, const struct shape *shape, bool room) {
-    if (found->knobs.family == family_attention_backward)
-        return choose_are_short_gradients(&found->knobs, shape) ? SHORT_GRADIENTS : -1;
+    if (found->knobs.family == family_attention_backward) {
+        const int alternative = choose_alternative(&found->knobs, shape);
+        return alternative < 0 ? -1 : GRADIENTS + alternative;
+    }
     if (request->hints.shape.len_q < 0) {
         const int64_t rows = tuned_few_rows(shape);
         const enum few_rows few =
@@ -66,8 +68,8 @@ bool choose_for_class(struct att_session *session, const struct request *request
                       struct choice *choice) {
     const struct knobs *found = &choice->variant.knobs, problem = tuned_problem(&request->knobs);
     const struct table_list tables = choose_tables(session, &problem);
-    if (size_class == SHORT_GRADIENTS)
-        return choose_short_gradients(session, request, &tables, choice);
+    if (size_class >= GRADIENTS)
+        return choose_take_alternative(session, request, &tables, size_class - GRADIENTS, choice);
     if (found->family == family_attention_backward)
         return false;
     if (size_class >= TILES)
@@ -102,8 +104,8 @@ void choose_print_class(int size_class, struct text *text) {
             text_print(text, "so few queries that half of the Q tiles hold them when heads of a group share tiles");
         if (packing->single)
             text_print(text, ", at most one Q tile for each SM");
-    } else if (size_class < SHORT_GRADIENTS)
+    } else if (size_class < GRADIENTS)
         choose_print_tile_row(size_class - TILES, text);
     else
-        text_print(text, "gradients with few steps for each tile of keys, or with SMs that would be idle");
+        choose_print_alternative(size_class - GRADIENTS, text);
 }

@@ -1,72 +1,112 @@
-/* choose_gradients: two schedules of flash_async gradients suit only long work. Measured on an H200
-   (docs/performance-notes.md).
-
-   Rows of 136 to 192 columns in one launch (the template's block_n of 96): it multiplies five times where three launches
-   (128) multiply eight, but its items of 96 keys start more slowly, and it has no second launch whose blocks fill the SMs
-   that the last items leave idle.
-
-   Steps of 128 queries (block_m), for rows of at most 64 columns: under a causal mask, half of an item's first step is
-   not seen, and with steps of 64 queries an item ends sooner. */
+/* choose_gradients: flash_async gradients of little work have other schedules than the default, which suits long work. Measured on an H200
+   (docs/performance-notes.md). */
 #include "choose_parts.h"
 #include "session.h"
 
 #include <math.h>
 
-enum suits { SUITS_ALL, SUITS_ONE_LAUNCH, SUITS_LONG_STEPS };
+/* The work of a launch. Items are tiles of keys of one K/V head. */
+struct work {
+    double queries;      /* of all heads that share an item's keys */
+    double items_per_sm; /* on average */
+    double steps;        /* of an item, at most */
+    double rounds;       /* items of the SM that has the most */
+};
 
 /* In floating point, since hints may be of any size. */
 static double cover(double size, double part) { return ceil(size / part); }
 
-static enum suits kind_of(const struct knobs *found) {
-    if (found->family != family_attention_backward || found->algorithm != algorithm_flash_async)
-        return SUITS_ALL;
-    if (found->block_n == 96)
-        return SUITS_ONE_LAUNCH;
-    /* with deterministic, a block_m of 128 is the tile of dQ */
-    return found->block_m == 128 && found->mask == mask_causal && found->deterministic == 0 && found->head_dim <= 64
-               ? SUITS_LONG_STEPS
-               : SUITS_ALL;
+static struct work work_of(const struct knobs *found, const struct shape *shape) {
+    const double heads = (double)shape->heads, kv_heads = shape->kv_heads > 0 ? (double)shape->kv_heads : heads;
+    const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
+    const double sm_count = (double)shape->sm_count;
+    return (struct work){heads / kv_heads * (double)shape->len_q, items / sm_count,
+                         heads / kv_heads * cover((double)shape->len_q, found->block_m), cover(items, sm_count)};
 }
 
-/* Queries of all heads that share an item's keys, at most, where each SM has so many items at most. */
-static const struct { double queries, items_per_sm; } short_steps[] = {{900, 3.5}, {1600, 1}};
+/* Rows of 136 to 192 columns in one launch multiply five times where three launches multiply eight, but items of 96 keys
+   start more slowly, and no second launch has blocks that fill the SMs which the last items leave idle. */
+static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
-static bool is_short(double queries, double items_per_sm) {
-    for (size_t i = 0; i < sizeof short_steps / sizeof *short_steps; i++)
-        if (queries <= short_steps[i].queries && items_per_sm <= short_steps[i].items_per_sm)
+static bool suits_three_launches(const struct knobs *found, const struct work *work) {
+    enum { LEAST_STEPS = 24 };
+    (void)found;
+    return work->steps < LEAST_STEPS || 10 * work->items_per_sm < 9 * work->rounds; /* or a tenth of the SMs are idle */
+}
+
+/* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add
+   nothing in memory. */
+static bool adds_dq(const struct knobs *found) {
+    return found->dq_in == dq_in_dq_memory && !is_one_launch(found) && found->mask != mask_custom_mask &&
+           found->score != score_custom_score && found->dropout == 0;
+}
+
+static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
+    if (found->deterministic == 1) /* blocks wait for each other, also in long work */
+        return work->items_per_sm < 1.25;
+    return found->mask == mask_causal ? work->items_per_sm <= 1 && work->queries <= 1024
+                                      : work->items_per_sm <= 0.5 && work->queries <= 2048;
+}
+
+/* Under a causal mask half of an item's first step is not seen. With steps of 64 queries an item ends sooner. */
+static bool has_long_steps(const struct knobs *found) {
+    return adds_dq(found) && found->block_m == 128 && found->mask == mask_causal && found->deterministic == 0;
+}
+
+static bool suits_short_steps(const struct knobs *found, const struct work *work) {
+    (void)found;
+    return (work->queries <= 900 && work->items_per_sm <= 3.5) || (work->queries <= 1600 && work->items_per_sm <= 1);
+}
+
+/* The first that suits is taken. */
+static const struct alternative {
+    bool (*may_suit)(const struct knobs *found);
+    bool (*suits)(const struct knobs *found, const struct work *work);
+    enum knob_id knob;
+    int value;
+    const char *why;
+} alternatives[] = {
+    {is_one_launch, suits_three_launches, KNOB_block_n, 128, "few steps, or SMs that one launch would leave idle"},
+    {adds_dq, suits_dq_launch, KNOB_dq_in, dq_in_dq_registers, "few tiles of keys"},
+    {has_long_steps, suits_short_steps, KNOB_block_m, 64, "few queries for each tile of keys"},
+};
+_Static_assert(sizeof alternatives / sizeof *alternatives == GRADIENT_ALTERNATIVES, "a row for each");
+
+static bool may_suit(const struct alternative *alternative, const struct knobs *found) {
+    return found->family == family_attention_backward && found->algorithm == algorithm_flash_async &&
+           alternative->may_suit(found);
+}
+
+bool choose_has_alternatives(const struct knobs *found) {
+    for (int i = 0; i < GRADIENT_ALTERNATIVES; i++)
+        if (may_suit(&alternatives[i], found))
             return true;
     return false;
 }
 
-bool choose_has_short_gradients(const struct knobs *found) { return kind_of(found) != SUITS_ALL; }
-
-bool choose_are_short_gradients(const struct knobs *found, const struct shape *shape) {
-    enum { LEAST_STEPS = 24 };
-    const enum suits kind = kind_of(found);
-    if (kind == SUITS_ALL || found->layout != layout_dense || shape->batch < 1 || shape->heads < 1 ||
-        shape->len_q < 1 || shape->len_kv < 1)
-        return false;
-    const double heads = (double)shape->heads, kv_heads = shape->kv_heads > 0 ? (double)shape->kv_heads : heads;
-    const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
-    const double sm_count = (double)shape->sm_count, queries = heads / kv_heads * (double)shape->len_q;
-    if (kind == SUITS_LONG_STEPS)
-        return is_short(queries, items / sm_count);
-    const double steps = heads / kv_heads * cover((double)shape->len_q, found->block_m);
-    const double rounds = cover(items, sm_count);
-    return steps < LEAST_STEPS || 10 * items < 9 * rounds * sm_count; /* or a tenth of the SMs are idle */
+int choose_alternative(const struct knobs *found, const struct shape *shape) {
+    if (found->layout != layout_dense || shape->batch < 1 || shape->heads < 1 || shape->len_q < 1 || shape->len_kv < 1)
+        return -1;
+    for (int i = 0; i < GRADIENT_ALTERNATIVES; i++) {
+        if (!may_suit(&alternatives[i], found))
+            continue;
+        const struct work work = work_of(found, shape);
+        if (alternatives[i].suits(found, &work))
+            return i;
+    }
+    return -1;
 }
 
-bool choose_short_gradients(const struct att_session *session, const struct request *request,
-                            const struct table_list *tables, struct choice *choice) {
+bool choose_take_alternative(const struct att_session *session, const struct request *request,
+                             const struct table_list *tables, int number, struct choice *choice) {
+    const struct alternative *alternative = &alternatives[number];
+    if (!may_suit(alternative, &choice->variant.knobs))
+        return false;
     struct knobs knobs = request->knobs;
-    switch (kind_of(&choice->variant.knobs)) {
-    case SUITS_ONE_LAUNCH:
-        knobs.block_n = 128;
-        return choose_take(session, request, tables, knobs, "few steps, or SMs that one launch would leave idle",
-                           choice);
-    case SUITS_LONG_STEPS:
-        knobs.block_m = 64;
-        return choose_take(session, request, tables, knobs, "few queries for each tile of keys", choice);
-    default: return false;
-    }
+    knob_set(&knobs, alternative->knob, alternative->value);
+    return choose_take(session, request, tables, knobs, alternative->why, choice);
+}
+
+void choose_print_alternative(int number, struct text *text) {
+    text_print(text, "gradients with %s", alternatives[number].why);
 }

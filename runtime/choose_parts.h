@@ -76,15 +76,18 @@ bool choose_measured(struct att_session *session, const struct request *request,
 
 /* choose_gradients.c */
 
+enum { GRADIENT_ALTERNATIVES = 3 };
+
 /* True for gradients whose schedule suits only long work. */
-bool choose_has_short_gradients(const struct knobs *found);
+bool choose_has_alternatives(const struct knobs *found);
 
-/* True if gradients of these sizes are faster with another schedule than that of `found`. */
-bool choose_are_short_gradients(const struct knobs *found, const struct shape *shape);
+/* The number of the schedule with which gradients of these sizes are faster than with that of `found`; -1 = none. */
+int choose_alternative(const struct knobs *found, const struct shape *shape);
 
-/* Replaces the choice by that other schedule. */
-bool choose_short_gradients(const struct att_session *session, const struct request *request,
-                            const struct table_list *tables, struct choice *choice);
+/* Replaces the choice by that other schedule. False if it does not apply to the choice. */
+bool choose_take_alternative(const struct att_session *session, const struct request *request,
+                             const struct table_list *tables, int number, struct choice *choice);
+void choose_print_alternative(int number, struct text *text);
 
 /* choose_tiles.c */
 

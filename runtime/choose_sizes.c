@@ -124,9 +124,10 @@ bool choose_fit(const struct att_session *session, const struct request *request
     const bool known = choose_knows_sizes(&request->hints.shape);
     struct shape shape = request->hints.shape;
     shape.sm_count = session->info.sm_count;
-    if (choice->variant.knobs.family == family_attention_backward)
-        return known && choose_are_short_gradients(&choice->variant.knobs, &shape) &&
-               choose_short_gradients(session, request, tables, choice);
+    if (choice->variant.knobs.family == family_attention_backward) {
+        const int alternative = known ? choose_alternative(&choice->variant.knobs, &shape) : -1;
+        return alternative >= 0 && choose_take_alternative(session, request, tables, alternative, choice);
+    }
     const int packing = choose_packing(&choice->variant, &shape);
     const bool packed = packing >= 0 && choose_pack(session, request, tables, &choose_packings[packing], choice);
     struct choice in_parts = *choice;

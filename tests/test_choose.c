@@ -944,8 +944,8 @@ Test(choose, arguments_that_a_kernel_cannot_take_are_refused_with_the_words_that
 /* --- launches whose sizes were not known ---------------------------------------------------------------------------- */
 
 /* For any sizes, without hints, a launch takes the kernel that hints would have found. */
-/* One launch in tiles of 96 keys or three in tiles of 128, and steps of 128 or 64 queries: by hints, and by the sizes of
-   launches without hints. */
+/* One launch in tiles of 96 keys or three in tiles of 128, dQ in memory or in registers, and steps of 128 or 64 queries: by
+   hints, and by the sizes of launches without hints. */
 Test(choose, short_gradients_take_another_schedule) {
     static const struct {
         const char *problem, *sizes, *word;
@@ -967,8 +967,18 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=64", "batch=1 heads=12 len_q=1536 len_kv=1536", "_m128_"},          /* 144 items */
         {"head_dim=64", "batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_"},           /* 128 items, of many steps */
         {"head_dim=64", "batch=4 heads=32 kv_heads=4 len_q=512 len_kv=512", "_m128_"}, /* 64 items of eight heads */
-        {"head_dim=64 deterministic=1", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"}, /* the tile of dQ */
-        {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},   /* not measured */
+        {"head_dim=64 deterministic=1", "batch=2 heads=32 len_q=512 len_kv=512", "_dq_memory_"},    /* 256 items */
+        {"head_dim=64 deterministic=1", "batch=1 heads=32 len_q=640 len_kv=640", "_dq_registers_"}, /* 160 items */
+        {"head_dim=128 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=64", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"},  /* 128 items */
+        {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 128 items */
+        {"head_dim=128", "batch=1 heads=16 len_q=1025 len_kv=1025", "_dq_memory_"},
+        {"head_dim=128", "batch=1 heads=17 len_q=1024 len_kv=1024", "_dq_memory_"},             /* 136 items */
+        {"head_dim=128", "batch=1 heads=32 kv_heads=4 len_q=512 len_kv=512", "_dq_memory_"},    /* 4096 queries */
+        {"head_dim=128 mask=none", "batch=1 heads=4 len_q=2048 len_kv=2048", "_dq_registers_"}, /* 64 items */
+        {"head_dim=128 mask=none", "batch=1 heads=5 len_q=2048 len_kv=2048", "_dq_memory_"},    /* 80 items */
+        {"head_dim=128 dropout=1", "batch=1 heads=4 len_q=512 len_kv=512", "_dq_memory_"},      /* not measured */
+        {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},       /* not measured */
     };
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;
@@ -979,7 +989,8 @@ Test(choose, short_gradients_take_another_schedule) {
         struct request request, known;
         struct choice choice = {0}, open = {0};
         struct failure failure = {0};
-        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 mask=causal %s", cases[i].problem);
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 %s%s",
+                 strstr(cases[i].problem, "mask=") ? "" : "mask=causal ", cases[i].problem);
         snprintf(hinted, sizeof hinted, "%s %s", problem, cases[i].sizes);
         cr_assert_eq(choose_read(session, hinted, NULL, &known, &failure), ATT_OK, "%s", hinted);
         cr_assert(choose_next(session, &known, &choice, NULL));
