@@ -277,8 +277,8 @@ static const struct mutation {
     {" await_d_s(", NULL},
     {" await_warps(", NULL},
     {"1 + 4 + 1);", "1 + 4);"}, /* arrivals of roles */
-    {"shared.dq_sums[index] = sums;", ";"},
-    {"sums + consumer", "sums"},
+    {"shared.dq_part[index] = part;", ";"},
+    {"tile + consumer", "tile"},
     {"HEAD_DIM * 64", "HEAD_DIM * 32"},
     {"release_keys(empty)", NULL},
     {"barrier_arrive_at(", NULL},

@@ -1,9 +1,8 @@
-//$ needs dq_added pingpong_schedule
+//$ needs pingpong_schedule
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // Schedule of a consumer: S^T and dP^T of the next step are multiplied during this one, so that products of this warpgroup overlap its
 // other work: dV overlaps dS, and dP^T overlaps the exponentials. Nothing is in flight at the back edge of the loop.
-// dQ is multiplied one step late, so no consumer waits for another. It is added to its sums during dK and S^T. //$ if dq_added
 template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(KeysConsumer<DK, DV> &c) {
     c.await_queries(0);
     if (!c.enter_step()) {
@@ -26,17 +25,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
             c.add_dv();
         c.load_dots();
         c.weigh_gradients();
-        //$ if dq_added
-        c.share();
-        c.multiply_dq(); // wasted in the first step of an item: a branch would cost registers
-        wgmma_wait<1>();
-        wgmma_settle(c.dv[0]);
-        c.release_d_o();
-        c.add_dk();
-        c.multiply_scores(1);
-        wgmma_wait<2>();
-        c.take_dq();
-        //$ else
         c.add_dk();
         if constexpr (DV) {
             wgmma_wait<1>();
@@ -44,7 +32,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
         }
         c.release_d_o();
         c.multiply_scores(1);
-        //$ end
         wgmma_wait<1>();
         wgmma_settle(c.dk[0]);
         c.release_queries();
@@ -59,6 +46,5 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_ahead(K
         c.await_d_o(1);
         wgmma_wait<0>();
     }
-    c.finish_last_dq(); //$ if dq_added
     c.pass_last_step();
 }
