@@ -1,4 +1,4 @@
-/* choose_gradients: flash_async gradients of little work have other schedules than the default, which suits long work. Measured on an H200
+/* choose_gradients: schedules of flash_async gradients for little work; the default suits long work. Measured on an H200
    (docs/performance-notes.md). */
 #include "choose_parts.h"
 #include "session.h"

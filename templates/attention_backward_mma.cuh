@@ -10,10 +10,10 @@
 //$ let widest = max(columns_qk, columns_v)
 //$ note Where dQ may be added in an order that varies, one kernel forms all three gradients: five products instead of seven. Its tiles
 //$ note need much shared memory.
+//$ let dq_added = deterministic == 0 and wants_dq == 1 and wants_dk == 1 and wants_dv == 1 and wants_d_params == 0 and score != custom_score and head_dim % 32 == 0 and head_dim_v % 32 == 0 and (widest <= 128 or (head_dim % 64 == 0 and head_dim_v % 64 == 0)) and target_shared_bytes >= 160000
 //$ let dq_ordered = false
 //$ let queries_descend = false
 //$ let row_numbers = 2
-//$ let dq_added = deterministic == 0 and wants_dq == 1 and wants_dk == 1 and wants_dv == 1 and wants_d_params == 0 and score != custom_score and head_dim % 32 == 0 and head_dim_v % 32 == 0 and (widest <= 128 or (head_dim % 64 == 0 and head_dim_v % 64 == 0)) and target_shared_bytes >= 160000
 //$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0
 
 //$ note Its schedules: defaults, values worth trying, limits.

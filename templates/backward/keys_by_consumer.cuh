@@ -26,7 +26,7 @@ struct alignas(1024) SharedKeys {
     Step step[STAGES];
     Item item[KEY_STAGES];
     Shares shares; //$ if most_shares > 0
-    DqPart dq_part[CONSUMERS]; // where dq[] belongs to //$ if dq_staged
+    DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1

@@ -1,15 +1,12 @@
 //$ needs mask dq_ordered head_dim head_dim_v
 
-// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
-// Under a causal mask tiles differ in work. Among the last heads, the longest tiles come first, so that blocks end //$ if mask == causal
-// together; otherwise some would begin a long tile when others have nothing left. //$ if mask == causal
 struct TileOfHead {
     int head, tile; // tile 0 is the longest //$ if mask == causal
     int head, tile;                          //$ else
 };
 
 //$ if dq_ordered
-// Blocks that add to the same sums of dQ wait for each other. So the tiles of several heads take turns, as many as the L2 cache holds:
+// Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate, of as many as the L2 cache holds:
 // the next tile of a head begins when the tile before it is some steps ahead.
 constexpr long long BYTES_AT_ONCE = 40ll << 20; // most of the L2 cache
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles) {
@@ -19,6 +16,8 @@ __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, i
     return {first + place % at_once, place / at_once};
 }
 //$ elif mask == causal
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
+// the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
     const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
@@ -27,5 +26,6 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles)
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 //$ else
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { return {n / tiles, n % tiles}; }
 //$ end

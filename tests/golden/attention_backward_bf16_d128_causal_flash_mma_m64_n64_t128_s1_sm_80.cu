@@ -603,13 +603,12 @@ __device__ __forceinline__ HeadRows head_rows(const void *tensor, long long batc
 
 // backward/order_of_tiles.cuh
 
-// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
-// Under a causal mask tiles differ in work. Among the last heads, the longest tiles come first, so that blocks end
-// together; otherwise some would begin a long tile when others have nothing left.
 struct TileOfHead {
     int head, tile; // tile 0 is the longest
 };
 
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
+// the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
     const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;

@@ -1312,13 +1312,12 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
 
 // backward/order_of_tiles.cuh
 
-// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
-// Under a causal mask tiles differ in work. Among the last heads, the longest tiles come first, so that blocks end
-// together; otherwise some would begin a long tile when others have nothing left.
 struct TileOfHead {
     int head, tile; // tile 0 is the longest
 };
 
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
+// the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
     const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
@@ -1626,7 +1625,7 @@ struct alignas(1024) SharedKeys {
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[KEY_STAGES];
-    DqPart dq_part[CONSUMERS]; // where dq[] belongs to
+    DqPart dq_part[CONSUMERS]; // where dq[] belongs
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier dq_full[CONSUMERS], dq_empty[CONSUMERS];

@@ -1246,11 +1246,11 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
 
 // backward/order_of_tiles.cuh
 
-// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
 struct TileOfHead {
     int head, tile;
 };
 
+// Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { return {n / tiles, n % tiles}; }
 
 // backward/own_sequence.cuh
