@@ -15,7 +15,7 @@ Each side runs as PyTorch calls it: the order in which dQ is accumulated may var
 `--deterministic`. `--kind peaked` makes scores 16 times as large, `--kind nan` puts one NaN into dO, `--kind nan_q`
 into Q, and so on. `--packed` packs the sequences one after the other for ours, without peers; `--dropout P` drops
 weights with this probability. Up to 2048 tokens the gradients of one head are first compared with double precision, as
-relative errors: a wrong result is an error, not a line.
+relative errors: a wrong result is an error, not a line. So are two deterministic calls whose bits differ.
 """
 import argparse
 import dataclasses
@@ -151,6 +151,11 @@ def error(found, q, k, v, d_o, causal):
     return max(((one.double() - other).norm() / other.norm()).item() for one, other in zip(last, right))
 
 
+def have_equal_bits(some, others):
+    """True if gradients in 16 bits are the same, NaN included."""
+    return all(torch.equal(one.view(torch.int16), other.view(torch.int16)) for one, other in zip(some, others))
+
+
 def sample(works, flush, rounds, monitor):
     """Returns {name: [ms of each round]}, and clock, power and temperature near the end, while the GPU works. The host
     runs ahead, so that the times do not include its calls. Sides take turns call by call, so that they run at the same
@@ -193,6 +198,8 @@ def measure(case, chosen, flush, monitor):
     for name, found in errors.items():
         if not found <= MOST_ERROR:
             raise SystemExit(f"{case}: the relative error of {name} is {found:.3g}")
+    if chosen.deterministic and not have_equal_bits(works["attile"](), works["attile"]()):
+        raise SystemExit(f"{case}: two calls gave different bits")
     rounds, state = sample(works, flush, chosen.rounds, monitor)
     times = {name: statistics.median(found) for name, found in rounds.items()}
     return {**dataclasses.asdict(case), "error": errors.get("attile"), "ms": times, "rounds": rounds, "state": state,
