@@ -1389,8 +1389,9 @@ __device__ __forceinline__ int next_number(int *counter, bool first) {
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
         return static_cast<int>(blockIdx.x);
+    const int before = static_cast<int>(gridDim.x);
     const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-    return static_cast<int>(gridDim.x) + __shfl_sync(0xffffffffu, taken, 0);
+    return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
 // What the block has left of the share that it took: steps of the shared items.
