@@ -222,7 +222,7 @@ static const struct barrier_case {
      "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 target=sm_90a",
      {"batch=1,heads=1,len_q=300,len_kv=70"}},
     {"pipeline/release_by_thread.cuh",
-     "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 deterministic=1 target=sm_90a",
+     "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 dq_in=dq_registers target=sm_90a",
      {"batch=1,heads=1,len_q=300,len_kv=300"}},
     {"backward/repeat_queries.cuh", /* NaN beyond the ends of the sequences */
      "family=attention_backward algorithm=flash_async head_dim=40 dtype=bf16 layout=padded target=sm_90a",
