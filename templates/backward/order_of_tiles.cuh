@@ -1,4 +1,5 @@
-//$ needs mask dq_ordered head_dim head_dim_v
+//$ needs mask dq_ordered
+//$ include "backward/l2_cache.cuh" if dq_ordered
 
 struct TileOfHead {
     int head, tile; // tile 0 is the longest //$ if mask == causal
@@ -8,10 +9,8 @@ struct TileOfHead {
 //$ if dq_ordered
 // Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate, of as many as the L2 cache holds:
 // the next tile of a head begins when the tile before it is some steps ahead.
-constexpr long long BYTES_AT_ONCE = 40ll << 20; // most of the L2 cache
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles) {
-    const long long bytes = static_cast<long long>(p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
-    const int most = static_cast<int>(min(max(BYTES_AT_ONCE / max(bytes, 1ll), 1ll), static_cast<long long>(heads)));
+    const int most = static_cast<int>(min(max(L2_BYTES / max(bytes_of_queries(p, 1), 1ll), 1ll), static_cast<long long>(heads)));
     const int first = n / (most * tiles) * most, at_once = min(most, heads - first), place = n - first * tiles;
     return {first + place % at_once, place / at_once};
 }

@@ -1,4 +1,5 @@
-//$ needs mask block_n most_shares head_dim head_dim_v
+//$ needs mask block_n most_shares
+//$ include "backward/l2_cache.cuh"
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 
@@ -23,8 +24,6 @@ __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile
     return ITEM_START + p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
 
-constexpr long long SHARED_BYTES = 40ll << 20; // most of the L2 cache
-
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
@@ -44,9 +43,9 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int steps = (total + blocks - 1) / blocks;
     // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
     // to 1.4 times as long, so shares must save a quarter of them.
-    const long long bytes = (shared / tiles + 1ll) * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+    const long long bytes = bytes_of_queries(p, shared / tiles + 1ll);
     const int alone = max(longest, steps); // steps of the block that would have the most
-    if (steps + COST_OF_PARTS > (bytes > SHARED_BYTES ? alone / 4 * 3 : longest))
+    if (steps + COST_OF_PARTS > (bytes > L2_BYTES ? alone / 4 * 3 : longest))
         return {items, 1, 0};
     return {items - shared, steps, total};
 }

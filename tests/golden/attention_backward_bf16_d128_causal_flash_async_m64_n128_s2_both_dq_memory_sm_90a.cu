@@ -44,6 +44,7 @@
      backward/items.cuh
      backward/order_of_tiles.cuh
      backward/shares.cuh
+     backward/l2_cache.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
@@ -1293,6 +1294,15 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles)
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 
+// backward/l2_cache.cuh
+
+constexpr long long L2_BYTES = 40ll << 20; // most of the L2 cache
+
+// Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
+__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
+    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+}
+
 // backward/shares.cuh
 
 // If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
@@ -1316,8 +1326,6 @@ __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile
     return ITEM_START + p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
 
-constexpr long long SHARED_BYTES = 40ll << 20; // most of the L2 cache
-
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
@@ -1332,9 +1340,9 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int steps = (total + blocks - 1) / blocks;
     // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
     // to 1.4 times as long, so shares must save a quarter of them.
-    const long long bytes = (shared / tiles + 1ll) * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+    const long long bytes = bytes_of_queries(p, shared / tiles + 1ll);
     const int alone = max(longest, steps); // steps of the block that would have the most
-    if (steps + COST_OF_PARTS > (bytes > SHARED_BYTES ? alone / 4 * 3 : longest))
+    if (steps + COST_OF_PARTS > (bytes > L2_BYTES ? alone / 4 * 3 : longest))
         return {items, 1, 0};
     return {items - shared, steps, total};
 }
