@@ -64,12 +64,12 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         const SharedStep at = find_step(all, shares, open.next);
         const TileOfHead tile = tile_in_order(at.item, heads, tiles);
         const int begin = open.next - at.step, end = begin + at.steps; // of the item
-        const int first_step = max(at.step, ITEM_START), steps = min(end, open.end) - begin - first_step;
+        const int first_step = max(at.step, shares.start), steps = min(end, open.end) - begin - first_step;
         const int share = open.next / shares.steps;
-        const int first_share = (begin + ITEM_START) / shares.steps, last_share = (end - 1) / shares.steps;
+        const int first_share = (begin + shares.start) / shares.steps, last_share = (end - 1) / shares.steps;
         open.next = min(end, open.end);
         if (steps > 0)
-            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - ITEM_START, steps, share - first_share,
+            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - shares.start, steps, share - first_share,
                     last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
     }
 }

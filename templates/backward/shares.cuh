@@ -17,37 +17,47 @@ struct alignas(16) Shares {
     int whole; // number of items before the shared ones
     int steps; // of a share
     int total; // steps of all shared items
+    int start; // steps that stand for the start of an item
 };
 
-// Returns the number of steps over the queries that see keys of a tile, after ITEM_START that stand for the start of the item.
+// Returns the number of steps over the queries that see keys of a tile.
 __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
-    return ITEM_START + p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
 
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
-    const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = steps_of_tile(p, 0);
+    const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = ITEM_START + steps_of_tile(p, 0);
     //$ if mask == causal
     if (items > MOST_SHARED_ITEMS * blocks)
-        return {items, 1, 0};
+        return {items, 1, 0, 0};
     const int shared = items;
     int total = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile++)
-        total += heads * steps_of_tile(p, tile);
+        total += heads * (ITEM_START + steps_of_tile(p, tile));
     //$ else
     const int shared = items < blocks ? items : items % blocks; // all blocks end their last whole item together
     const int total = shared * longest;
     //$ end
     const int steps = (total + blocks - 1) / blocks;
     // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
-    // to 1.4 times as long, so shares must save a quarter of them.
-    const long long bytes = bytes_of_queries(p, shared / tiles + 1ll);
-    const int alone = max(longest, steps); // steps of the block that would have the most
-    if (steps + COST_OF_PARTS > (bytes > L2_BYTES ? alone / 4 * 3 : longest))
-        return {items, 1, 0};
-    return {items - shared, steps, total};
+    // to 1.4 times as long.
+    const bool stays_in_l2 = bytes_of_queries(p, shared / tiles + 1ll) <= L2_BYTES;
+    //$ if mask != causal
+    // So all items have equal parts then, if there are blocks for two or more: blocks with the same part read the same queries.
+    const int parts = shared > 0 ? blocks / shared : 0;
+    if (!stays_in_l2 && parts > 1) {
+        const int of_item = longest - ITEM_START, of_part = (of_item + parts - 1) / parts;
+        return {items - shared, of_part, shared * parts * of_part, parts * of_part - of_item};
+    }
+    //$ end
+    // Unequal shares must then save a quarter of the steps of the block that would have the most.
+    const int alone = max(longest, steps);
+    if (steps + COST_OF_PARTS > (stays_in_l2 ? longest : alone / 4 * 3))
+        return {items, 1, 0, 0};
+    return {items - shared, steps, total, ITEM_START};
 }
 
 // A step of the shared items, counted from 0 in the order of the items.
@@ -57,7 +67,7 @@ struct SharedStep {
 };
 
 __device__ __forceinline__ SharedStep find_step(const attention_params &p, const Shares &shares, int step) {
-    int item = shares.whole, steps = steps_of_tile(p, 0);
+    int item = shares.whole, steps = shares.start + steps_of_tile(p, 0);
     //$ if mask == causal
     // the tiles with the same number in all heads follow one another
     const int heads = p.batch * p.kv_heads;
@@ -65,7 +75,7 @@ __device__ __forceinline__ SharedStep find_step(const attention_params &p, const
     for (int tile = 1; step >= heads * steps; tile++) {
         step -= heads * steps;
         item += heads;
-        steps = steps_of_tile(p, tile);
+        steps = shares.start + steps_of_tile(p, tile);
     }
     //$ end
     return {item + step / steps, step % steps, steps};
