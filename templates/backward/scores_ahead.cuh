@@ -5,12 +5,13 @@
 // The consumers take turns with dQ, so that one multiplies it while the other computes exponentials. //$ if dq_in_turn
 // dQ is multiplied one step late, so that no consumer waits for another. //$ elif dq_added
 template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
-    if constexpr (DK)
+    if constexpr (DK) {
+        c.load_dots(); // before the products, since such loads are slow while products run
         c.multiply_d_weights(0);
+    }
     if constexpr (DV)
         c.add_dv();
     if constexpr (DK) {
-        c.load_dots(); // while products run: such loads are slow then
         wgmma_wait<DV>();
         c.weigh_gradients();
         c.share(); //$ if dq_added
@@ -32,9 +33,9 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     }
     if constexpr (DK) c.release_queries(); //$ if queries_released_early
     c.release_queries();                   //$ else
+    c.load_lse2(1); // before dQ, for the same reason //$ if not turn_until_d_s_shared
     if constexpr (DQ)
         c.multiply_dq();
-    c.load_lse2(1); // while products run: such loads are slow then //$ if not turn_until_d_s_shared
     c.find_added(1); //$ if added_ahead and not dq_first
     c.find_seen(1); //$ if mask == custom_mask
     wgmma_wait<0>();  //$ if dq_first
