@@ -1,4 +1,5 @@
-//$ needs own_q_steps mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
+//$ needs clears_nan own_q_steps mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
+//$ include "backward/clear_nan.cuh" if clears_nan
 //$ include "backward/own_rows.cuh" if own_q_steps > 0
 
 // A consumer warpgroup: 64 queries of the block, and everything that it keeps in registers.
@@ -69,8 +70,10 @@ struct QueriesConsumer {
         const Where at = {};        //$ else
         if (of.whole >> index & 1)
             weigh_queries<false>(s, p, at, lse2, query, of.first);
-        else if (of.first >= 0)
+        else if (of.first >= 0) {
+            clear_nan<STEP_N>(shared.k[(ring + ahead).stage()], 0, scores_of_first_row(s)); //$ if clears_nan
             weigh_queries<true>(s, p, at, lse2, query, of.first);
+        }
     }
 
     // Waits for S of the step at distance `ahead`, computes its slopes and waits for dP. //$ if d_weights_ahead

@@ -1,5 +1,6 @@
-//$ needs d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs clears_nan apart d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
+//$ include "backward/clear_nan.cuh" if clears_nan and (dq_added or apart)
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
 //$ include "target/sm_90_store_transposed.cuh" if dq_added and not d_s_of_keys
@@ -195,6 +196,18 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
+        //$ if clears_nan and dq_added
+        if constexpr (MASKED) // the scores of one query and this thread's two keys
+            clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
+        //$ elif clears_nan and apart
+        if constexpr (MASKED && DK) { // the scores of this thread's queries and one key
+            float score = 0;
+#pragma unroll
+            for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
+                score += s[i];
+            clear_nan<STEP_M>(shared.q[(ring + ahead).stage()], 0, score);
+        }
+        //$ end
         weigh_keys<MASKED>(s,
                            weights, //$ if slopes_differ
                            p, at,

@@ -5,6 +5,15 @@
 // S and dP of 64 queries -> dS, in the accumulator layout of wgmma: element 4 j + 2 r + e of a thread is in row
 // 16 w + lane / 4 + 8 r, a query, where w is its warp, and in column 8 j + lane % 4 * 2 + e, a key.
 
+// Returns the sum of this thread's scores of its first row: NaN if one of them is.
+__device__ __forceinline__ float scores_of_first_row(const float (&s)[STEP_N / 2]) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < STEP_N / 8; i++)
+        sum += s[4 * i] + s[4 * i + 1];
+    return sum;
+}
+
 // S -> slopes P f'. `lse2`: of the thread's two rows, which are 8 queries apart; `query`: the first of them.
 template <bool MASKED>
 __device__ __forceinline__ void weigh_queries(float (&s)[STEP_N / 2], const attention_params &p, const Where &at,

@@ -33,6 +33,7 @@
      target/sm_80.cuh
      store/chunk_of_quad.cuh
      fragment/not_finite.cuh
+     backward/scores_by_chunks.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_copies.cuh
@@ -57,6 +58,7 @@
      backward/map_rows.cuh
      backward/d_o_tiles.cuh
      backward/consume_queries.cuh
+     backward/clear_nan.cuh
      backward/join_parts.cuh
      backward/parts.cuh
      target/sm_90_sums.cuh
@@ -818,30 +820,38 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which TMA requires to be aligned.
+    // Two neighbouring elements.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);
     }
+    // Eight neighbouring elements, which TMA requires to be aligned.
+    __device__ __forceinline__ uint4 eight(int i, int column) const { return *reinterpret_cast<const uint4 *>(row(i) + column); }
 };
 
-// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
-template <int DIM, int AHEAD>
+// backward/scores_by_chunks.cuh
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Each lane loads eight neighbouring elements of a row, which are
+// its operands of two products: both operands have the columns in the same other order. Loads of 32 columns are in flight at a time,
+// whatever AHEAD is (backward/scores_by_pairs.cuh): with more, registers spill in rows of 192 columns.
+template <int DIM, int>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
     const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
-#pragma unroll(AHEAD)
-    for (int first = 0; first < DIM; first += 16) {
-        const bool both = first + 8 < DIM;
-        const int column = first + lane % 4 * 2;
-        const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
-                               both ? own.pair(down + 8, column + 8) : 0};
+#pragma unroll 1
+    for (int first = 0; first < DIM; first += 32) {
+        const int column = first + lane % 4 * 8;
+        const bool there = DIM % 32 == 0 || column < DIM;
+        const uint4 zero = make_uint4(0, 0, 0, 0);
+        const uint4 a0 = there ? own.eight(down, column) : zero, a8 = there ? own.eight(down + 8, column) : zero;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], a, other.pair(across + 8 * n, column),
-                          both ? other.pair(across + 8 * n, column + 8) : 0);
+        for (int n = 0; n < 2; n++) {
+            const uint4 b = there ? other.eight(across + 8 * n, column) : zero;
+            const unsigned first_a[4] = {a0.x, a8.x, a0.y, a8.y}, second_a[4] = {a0.z, a8.z, a0.w, a8.w};
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], first_a, b.x, b.y);
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], second_a, b.z, b.w);
+        }
     }
 }
 
@@ -1319,32 +1329,34 @@ struct alignas(16) Shares {
     int whole; // number of items before the shared ones
     int steps; // of a share
     int total; // steps of all shared items
+    int start; // steps that stand for the start of an item
 };
 
-// Returns the number of steps over the queries that see keys of a tile, after ITEM_START that stand for the start of the item.
+// Returns the number of steps over the queries that see keys of a tile.
 __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
-    return ITEM_START + p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
 
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
-    const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = steps_of_tile(p, 0);
+    const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = ITEM_START + steps_of_tile(p, 0);
     if (items > MOST_SHARED_ITEMS * blocks)
-        return {items, 1, 0};
+        return {items, 1, 0, 0};
     const int shared = items;
     int total = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile++)
-        total += heads * steps_of_tile(p, tile);
+        total += heads * (ITEM_START + steps_of_tile(p, tile));
     const int steps = (total + blocks - 1) / blocks;
     // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
-    // to 1.4 times as long, so shares must save a quarter of them.
-    const long long bytes = bytes_of_queries(p, shared / tiles + 1ll);
-    const int alone = max(longest, steps); // steps of the block that would have the most
-    if (steps + COST_OF_PARTS > (bytes > L2_BYTES ? alone / 4 * 3 : longest))
-        return {items, 1, 0};
-    return {items - shared, steps, total};
+    // to 1.4 times as long.
+    const bool stays_in_l2 = bytes_of_queries(p, shared / tiles + 1ll) <= L2_BYTES;
+    // Unequal shares must then save a quarter of the steps of the block that would have the most.
+    const int alone = max(longest, steps);
+    if (steps + COST_OF_PARTS > (stays_in_l2 ? longest : alone / 4 * 3))
+        return {items, 1, 0, 0};
+    return {items - shared, steps, total, ITEM_START};
 }
 
 // A step of the shared items, counted from 0 in the order of the items.
@@ -1354,14 +1366,14 @@ struct SharedStep {
 };
 
 __device__ __forceinline__ SharedStep find_step(const attention_params &p, const Shares &shares, int step) {
-    int item = shares.whole, steps = steps_of_tile(p, 0);
+    int item = shares.whole, steps = shares.start + steps_of_tile(p, 0);
     // the tiles with the same number in all heads follow one another
     const int heads = p.batch * p.kv_heads;
 #pragma unroll 1
     for (int tile = 1; step >= heads * steps; tile++) {
         step -= heads * steps;
         item += heads;
-        steps = steps_of_tile(p, tile);
+        steps = shares.start + steps_of_tile(p, tile);
     }
     return {item + step / steps, step % steps, steps};
 }
@@ -1425,12 +1437,12 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         const SharedStep at = find_step(all, shares, open.next);
         const TileOfHead tile = tile_in_order(at.item, heads, tiles);
         const int begin = open.next - at.step, end = begin + at.steps; // of the item
-        const int first_step = max(at.step, ITEM_START), steps = min(end, open.end) - begin - first_step;
+        const int first_step = max(at.step, shares.start), steps = min(end, open.end) - begin - first_step;
         const int share = open.next / shares.steps;
-        const int first_share = (begin + ITEM_START) / shares.steps, last_share = (end - 1) / shares.steps;
+        const int first_share = (begin + shares.start) / shares.steps, last_share = (end - 1) / shares.steps;
         open.next = min(end, open.end);
         if (steps > 0)
-            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - ITEM_START, steps, share - first_share,
+            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - shares.start, steps, share - first_share,
                     last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
     }
 }
@@ -1821,6 +1833,37 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     }
 }
 
+// backward/clear_nan.cuh
+// NaN in rows of K or Q whose pairs are not all seen. dS of an unseen pair is 0, but its product with a NaN is NaN, and a row of dQ or dK that
+// sees nothing of the NaN would have to be summed again. A NaN makes all scores of its row NaN, so a warp that meets such scores in a step
+// with unseen pairs sets every NaN of these rows to 0. A pair that is seen stays NaN: so is the LSE of its query. An infinity has to stay,
+// since it may make a weight 0.
+
+// Returns the pair of elements with 0 in place of NaN.
+__device__ __forceinline__ unsigned without_nan(unsigned pair) {
+    const unsigned signs = ((pair & 0x7fff7fff) + 0x007f007f) & 0x80008000; // carries into the sign bit only from NaN
+    return pair & ~((signs >> 15) * 0xffff);
+}
+
+// Sets every NaN in ROWS rows of a tile, from row0 on, to 0. Called by a warp, if one of its threads has a `score` that is NaN.
+template <int ROWS, int PANELS_OF, int HEIGHT>
+__device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
+    if (!__any_sync(0xffffffffu, score != score))
+        return;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
+#pragma unroll 1
+    for (int panel = 0; panel < PANELS_OF; panel++) {
+        uint4 *const chunks = reinterpret_cast<uint4 *>(tile[panel][row0]);
+#pragma unroll 1
+        for (int i = lane; i < ROWS * 8; i += 32) {
+            const uint4 chunk = chunks[i];
+            chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
+        }
+    }
+    __syncwarp();
+    fence_async(); // before products read these rows
+}
+
 // target/sm_90_sums.cuh
 // sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
 // under these names (runtime/host/device/).
@@ -2067,6 +2110,8 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
+        if constexpr (MASKED) // the scores of one query and this thread's two keys
+            clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
         weigh_keys<MASKED>(s,
                            p, at,
                            lse2, query0, key);
@@ -2208,12 +2253,13 @@ __device__ __forceinline__ void pass_turn(int consumer) { named_barrier_arrive(2
 // Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
 // dQ is multiplied one step late, so that no consumer waits for another.
 template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
-    if constexpr (DK)
+    if constexpr (DK) {
+        c.load_dots(); // before the products, since such loads are slow while products run
         c.multiply_d_weights(0);
+    }
     if constexpr (DV)
         c.add_dv();
     if constexpr (DK) {
-        c.load_dots(); // while products run: such loads are slow then
         wgmma_wait<DV>();
         c.weigh_gradients();
         c.share();

@@ -40,6 +40,7 @@
      backward/store_rows.cuh
      store/chunk_of_quad.cuh
      fragment/not_finite.cuh
+     backward/scores_by_pairs.cuh
      backward/shared_products.cuh
      backward/add_to_dq.cuh
      backward/weigh_step.cuh
@@ -907,12 +908,13 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, at any alignment.
+    // Two neighbouring elements.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return row(i)[column] | static_cast<unsigned>(row(i)[column + 1]) << 16;
     }
 };
 
+// backward/scores_by_pairs.cuh
 // sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
 template <int DIM, int AHEAD>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,

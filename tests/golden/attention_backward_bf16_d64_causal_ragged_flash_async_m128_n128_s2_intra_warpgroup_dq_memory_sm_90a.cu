@@ -33,6 +33,7 @@
      target/sm_80.cuh
      store/chunk_of_quad.cuh
      fragment/not_finite.cuh
+     backward/scores_by_chunks.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_copies.cuh
@@ -55,6 +56,7 @@
      backward/d_o_tiles.cuh
      backward/add_dq.cuh
      backward/consume_queries.cuh
+     backward/clear_nan.cuh
      target/sm_90_store_transposed.cuh
      backward/dq_rows.cuh
      backward/part_of_dq.cuh
@@ -843,30 +845,38 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which TMA requires to be aligned.
+    // Two neighbouring elements.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);
     }
+    // Eight neighbouring elements, which TMA requires to be aligned.
+    __device__ __forceinline__ uint4 eight(int i, int column) const { return *reinterpret_cast<const uint4 *>(row(i) + column); }
 };
 
-// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
-template <int DIM, int AHEAD>
+// backward/scores_by_chunks.cuh
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Each lane loads eight neighbouring elements of a row, which are
+// its operands of two products: both operands have the columns in the same other order. Loads of 32 columns are in flight at a time,
+// whatever AHEAD is (backward/scores_by_pairs.cuh): with more, registers spill in rows of 192 columns.
+template <int DIM, int>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
     const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
-#pragma unroll(AHEAD)
-    for (int first = 0; first < DIM; first += 16) {
-        const bool both = first + 8 < DIM;
-        const int column = first + lane % 4 * 2;
-        const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
-                               both ? own.pair(down + 8, column + 8) : 0};
+#pragma unroll 1
+    for (int first = 0; first < DIM; first += 32) {
+        const int column = first + lane % 4 * 8;
+        const bool there = DIM % 32 == 0 || column < DIM;
+        const uint4 zero = make_uint4(0, 0, 0, 0);
+        const uint4 a0 = there ? own.eight(down, column) : zero, a8 = there ? own.eight(down + 8, column) : zero;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], a, other.pair(across + 8 * n, column),
-                          both ? other.pair(across + 8 * n, column + 8) : 0);
+        for (int n = 0; n < 2; n++) {
+            const uint4 b = there ? other.eight(across + 8 * n, column) : zero;
+            const unsigned first_a[4] = {a0.x, a8.x, a0.y, a8.y}, second_a[4] = {a0.z, a8.z, a0.w, a8.w};
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], first_a, b.x, b.y);
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], second_a, b.z, b.w);
+        }
     }
 }
 
@@ -1784,6 +1794,37 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
     }
 }
 
+// backward/clear_nan.cuh
+// NaN in rows of K or Q whose pairs are not all seen. dS of an unseen pair is 0, but its product with a NaN is NaN, and a row of dQ or dK that
+// sees nothing of the NaN would have to be summed again. A NaN makes all scores of its row NaN, so a warp that meets such scores in a step
+// with unseen pairs sets every NaN of these rows to 0. A pair that is seen stays NaN: so is the LSE of its query. An infinity has to stay,
+// since it may make a weight 0.
+
+// Returns the pair of elements with 0 in place of NaN.
+__device__ __forceinline__ unsigned without_nan(unsigned pair) {
+    const unsigned signs = ((pair & 0x7fff7fff) + 0x007f007f) & 0x80008000; // carries into the sign bit only from NaN
+    return pair & ~((signs >> 15) * 0xffff);
+}
+
+// Sets every NaN in ROWS rows of a tile, from row0 on, to 0. Called by a warp, if one of its threads has a `score` that is NaN.
+template <int ROWS, int PANELS_OF, int HEIGHT>
+__device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
+    if (!__any_sync(0xffffffffu, score != score))
+        return;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
+#pragma unroll 1
+    for (int panel = 0; panel < PANELS_OF; panel++) {
+        uint4 *const chunks = reinterpret_cast<uint4 *>(tile[panel][row0]);
+#pragma unroll 1
+        for (int i = lane; i < ROWS * 8; i += 32) {
+            const uint4 chunk = chunks[i];
+            chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
+        }
+    }
+    __syncwarp();
+    fence_async(); // before products read these rows
+}
+
 // target/sm_90_store_transposed.cuh
 // sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
 // this name (runtime/host/device/).
@@ -1949,6 +1990,8 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
+        if constexpr (MASKED) // the scores of one query and this thread's two keys
+            clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
         weigh_keys<MASKED>(s,
                            p, at,
                            lse2, query0, key);

@@ -35,6 +35,7 @@
      target/sm_80.cuh
      store/chunk_of_quad.cuh
      fragment/not_finite.cuh
+     backward/scores_by_chunks.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_copies.cuh
@@ -844,30 +845,38 @@ struct MemoryRows {
     __device__ __forceinline__ const Input *row(int i) const { return first + min(i, count - 1) * stride; }
     // The same rows from a column on.
     __device__ __forceinline__ MemoryRows from(int column) const { return {first + column, stride, count}; }
-    // Two neighbouring elements, which TMA requires to be aligned.
+    // Two neighbouring elements.
     __device__ __forceinline__ unsigned pair(int i, int column) const {
         return *reinterpret_cast<const unsigned *>(row(i) + column);
     }
+    // Eight neighbouring elements, which TMA requires to be aligned.
+    __device__ __forceinline__ uint4 eight(int i, int column) const { return *reinterpret_cast<const uint4 *>(row(i) + column); }
 };
 
-// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Loads of AHEAD steps of 16 columns are in flight at a time.
-template <int DIM, int AHEAD>
+// backward/scores_by_chunks.cuh
+// sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Each lane loads eight neighbouring elements of a row, which are
+// its operands of two products: both operands have the columns in the same other order. Loads of 32 columns are in flight at a time,
+// whatever AHEAD is (backward/scores_by_pairs.cuh): with more, registers spill in rows of 192 columns.
+template <int DIM, int>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
     const int lane = opaque(static_cast<int>(threadIdx.x) % 32), down = own_row + lane / 4, across = other_row + lane / 4;
 #pragma unroll
     for (float &value : sum)
         value = 0;
-#pragma unroll(AHEAD)
-    for (int first = 0; first < DIM; first += 16) {
-        const bool both = first + 8 < DIM;
-        const int column = first + lane % 4 * 2;
-        const unsigned a[4] = {own.pair(down, column), own.pair(down + 8, column), both ? own.pair(down, column + 8) : 0,
-                               both ? own.pair(down + 8, column + 8) : 0};
+#pragma unroll 1
+    for (int first = 0; first < DIM; first += 32) {
+        const int column = first + lane % 4 * 8;
+        const bool there = DIM % 32 == 0 || column < DIM;
+        const uint4 zero = make_uint4(0, 0, 0, 0);
+        const uint4 a0 = there ? own.eight(down, column) : zero, a8 = there ? own.eight(down + 8, column) : zero;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], a, other.pair(across + 8 * n, column),
-                          both ? other.pair(across + 8 * n, column + 8) : 0);
+        for (int n = 0; n < 2; n++) {
+            const uint4 b = there ? other.eight(across + 8 * n, column) : zero;
+            const unsigned first_a[4] = {a0.x, a8.x, a0.y, a8.y}, second_a[4] = {a0.z, a8.z, a0.w, a8.w};
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], first_a, b.x, b.y);
+            mma<BFLOAT16>(sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3], second_a, b.z, b.w);
+        }
     }
 }
 
@@ -2063,12 +2072,13 @@ template <bool DK, bool DV> struct KeysConsumer {
 // Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
 // The consumers take turns with dQ, so that one multiplies it while the other computes exponentials.
 template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(KeysConsumer<DK, DV> &c) {
-    if constexpr (DK)
+    if constexpr (DK) {
+        c.load_dots(); // before the products, since such loads are slow while products run
         c.multiply_d_weights(0);
+    }
     if constexpr (DV)
         c.add_dv();
     if constexpr (DK) {
-        c.load_dots(); // while products run: such loads are slow then
         wgmma_wait<DV>();
         c.weigh_gradients();
         c.share();
@@ -2088,9 +2098,9 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
         c.release_d_o();
     }
     c.release_queries();
+    c.load_lse2(1); // before dQ, for the same reason
     if constexpr (DQ)
         c.multiply_dq();
-    c.load_lse2(1); // while products run: such loads are slow then
     wgmma_wait<DQ>();
     wgmma_settle(c.s);
     c.weigh(1);
