@@ -1,7 +1,8 @@
-//$ needs head_dim head_dim_v score bfloat16 algorithm mask block_m folded
+//$ needs pack_gqa split_keys head_dim head_dim_v score bfloat16 algorithm mask block_m folded
 //$ note With three or four consumers, S of the next tile leaves few registers.
 //$ let repeat_holds_q = algorithm == flash_async and (block_m <= 128 or (mask != custom_mask and not folded))
-//$ let repeat_loads_ahead = algorithm == flash_async and block_m <= 128
+//$ note Packed heads whose keys come in parts have none to spare, either.
+//$ let repeat_loads_ahead = algorithm == flash_async and block_m <= 128 and (pack_gqa == 0 or split_keys == 0)
 //$ include "fragment/not_finite.cuh"
 //$ include "sequence/pair.cuh"
 

@@ -1,5 +1,6 @@
 //$ needs score_bias tile_rows split_keys
 //$ include "work/tile.cuh"
+//$ include "work/quotient.cuh"
 
 // Without pack_gqa: a Q tile holds rows of one query head.
 __device__ __forceinline__ int queries_of_unit(const attention_params &) { return 64; }
@@ -17,7 +18,7 @@ __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned inde
     //$ else
     int head = index % p.heads, batch = index / p.heads;
     //$ end
-    return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
+    return {tile * queries_of_tile(p), head, quotient(head, quotient(p.heads, p.kv_heads)), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
@@ -27,6 +28,6 @@ __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int 
 
 // Returns the first part of the Q tile that holds a row.
 __device__ __forceinline__ Tile tile_of_row(const attention_params &p, int batch, const Row &row) {
-    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head, row.head / (p.heads / p.kv_heads), batch, 0};
+    return {row.query / queries_of_tile(p) * queries_of_tile(p), row.head, quotient(row.head, quotient(p.heads, p.kv_heads)), batch, 0};
 }
 //$ end

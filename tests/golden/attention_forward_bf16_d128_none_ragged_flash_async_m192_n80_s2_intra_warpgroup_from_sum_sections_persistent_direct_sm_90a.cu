@@ -16,6 +16,7 @@
      sequence/ragged.cuh
      work/heads_apart.cuh
      work/tile.cuh
+     work/quotient.cuh
      pipeline/release.cuh
      work/block.cuh
      work/order_sections.cuh
@@ -666,7 +667,8 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 // work/tiles_of_head.cuh
 // Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+    const unsigned queries = queries_of_tile(p);
+    return (p.len_q + queries - 1) / queries;
 }
 
 // work/queue_of_sequences.cuh

@@ -16,6 +16,7 @@
      sequence/dense.cuh
      work/heads_packed.cuh
      work/tile.cuh
+     work/quotient.cuh
      pipeline/release.cuh
      work/block.cuh
      work/order_sections.cuh
@@ -496,32 +497,40 @@ struct Row {
     int head;
 };
 
+// work/quotient.cuh
+// Returns number / divisor for numbers from 0 to 2^20. A division of integers takes 25 instructions that depend on each other, and a
+// short launch waits for the code of each. The reciprocal is exact enough, since half of 1 / divisor lies between a quotient and the next.
+__device__ __forceinline__ int quotient(int number, int divisor) {
+    return static_cast<int>((number + 0.5f) * reciprocal_approx(static_cast<float>(divisor)));
+}
+
 // work/heads_packed.cuh
 
 // pack_gqa: a unit holds the rows of all query heads that share a K/V head, head by head, for as many queries as fit; the rows left over
 // are padding. So K and V are loaded once for all these heads. If there are more than 64, they do not fit, and a unit holds one of them.
-__device__ __forceinline__ int heads_of_group(const attention_params &p) { return p.heads / p.kv_heads; }
+__device__ __forceinline__ int heads_of_group(const attention_params &p) { return quotient(p.heads, p.kv_heads); }
 __device__ __forceinline__ int heads_of_tile(const attention_params &p) {
     return heads_of_group(p) <= 64 ? heads_of_group(p) : 1; // as packed_heads in the launch directives
 }
-__device__ __forceinline__ int queries_of_unit(const attention_params &p) { return 64 / heads_of_tile(p); }
+__device__ __forceinline__ int queries_of_unit(const attention_params &p) { return quotient(64, heads_of_tile(p)); }
 __device__ __forceinline__ int queries_of_tile(const attention_params &p) { return TILE_ROWS / 64 * queries_of_unit(p); }
 __device__ __forceinline__ int rows_of_unit(const attention_params &p) {
     return queries_of_unit(p) * heads_of_tile(p);
 }
 
 // Returns the number of sets of heads that have Q tiles of their own.
-__device__ __forceinline__ int tile_heads(const attention_params &p) { return p.heads / heads_of_tile(p); }
+__device__ __forceinline__ int tile_heads(const attention_params &p) { return heads_of_group(p) <= 64 ? p.kv_heads : p.heads; }
 
 // Returns Q tile `tile` of a set of heads; `index` counts sets and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
-    int head = index % tile_heads(p) * heads_of_tile(p), batch = index / tile_heads(p);
-    return {tile * queries_of_tile(p), head, head / heads_of_group(p), batch};
+    const unsigned sets = tile_heads(p);
+    const int batch = index / sets, head = (index - batch * sets) * heads_of_tile(p);
+    return {tile * queries_of_tile(p), head, quotient(head, heads_of_group(p)), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
-    int queries = queries_of_unit(p), head = row / queries;
-    return head < heads_of_tile(p) ? Row{tile.query + unit * queries + row % queries, tile.head + head} : Row{p.len_q, tile.head};
+    const int queries = queries_of_unit(p), head = quotient(row, queries);
+    return head < heads_of_tile(p) ? Row{tile.query + unit * queries + row - head * queries, tile.head + head} : Row{p.len_q, tile.head};
 }
 
 // pipeline/release.cuh
@@ -646,7 +655,8 @@ __device__ __forceinline__ int next_keys(const attention_params &, const Tile &,
 // work/tiles_of_head.cuh
 // Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+    const unsigned queries = queries_of_tile(p);
+    return (p.len_q + queries - 1) / queries;
 }
 
 // work/pairs_then_tiles.cuh

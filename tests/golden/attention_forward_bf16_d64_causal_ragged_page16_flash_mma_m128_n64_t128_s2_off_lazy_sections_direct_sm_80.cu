@@ -11,6 +11,7 @@
      sequence/ragged.cuh
      work/heads_apart.cuh
      work/tile.cuh
+     work/quotient.cuh
      work/order_sections.cuh
      work/place.cuh
      walk/builtin.cuh
@@ -371,6 +372,13 @@ struct Row {
     int head;
 };
 
+// work/quotient.cuh
+// Returns number / divisor for numbers from 0 to 2^20. A division of integers takes 25 instructions that depend on each other, and a
+// short launch waits for the code of each. The reciprocal is exact enough, since half of 1 / divisor lies between a quotient and the next.
+__device__ __forceinline__ int quotient(int number, int divisor) {
+    return static_cast<int>((number + 0.5f) * reciprocal_approx(static_cast<float>(divisor)));
+}
+
 // work/heads_apart.cuh
 
 // Without pack_gqa: a Q tile holds rows of one query head.
@@ -383,7 +391,7 @@ __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.
 // Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
-    return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
+    return {tile * queries_of_tile(p), head, quotient(head, quotient(p.heads, p.kv_heads)), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {

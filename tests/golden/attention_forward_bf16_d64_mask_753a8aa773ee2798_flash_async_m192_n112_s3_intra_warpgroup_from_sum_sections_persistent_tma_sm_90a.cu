@@ -20,6 +20,7 @@
      expression/split_key.cuh
      work/heads_apart.cuh
      work/tile.cuh
+     work/quotient.cuh
      pipeline/release.cuh
      work/block.cuh
      work/order_sections.cuh
@@ -725,6 +726,13 @@ struct Row {
     int head;
 };
 
+// work/quotient.cuh
+// Returns number / divisor for numbers from 0 to 2^20. A division of integers takes 25 instructions that depend on each other, and a
+// short launch waits for the code of each. The reciprocal is exact enough, since half of 1 / divisor lies between a quotient and the next.
+__device__ __forceinline__ int quotient(int number, int divisor) {
+    return static_cast<int>((number + 0.5f) * reciprocal_approx(static_cast<float>(divisor)));
+}
+
 // work/heads_apart.cuh
 
 // Without pack_gqa: a Q tile holds rows of one query head.
@@ -738,7 +746,7 @@ __device__ __forceinline__ int tile_heads(const attention_params &p) { return p.
 // Returns Q tile `tile` of a head; `index` counts heads and batches.
 __device__ __forceinline__ Tile tile_of(const attention_params &p, unsigned index, int tile) {
     int head = index % p.heads, batch = index / p.heads;
-    return {tile * queries_of_tile(p), head, head / (p.heads / p.kv_heads), batch};
+    return {tile * queries_of_tile(p), head, quotient(head, quotient(p.heads, p.kv_heads)), batch};
 }
 
 __device__ __forceinline__ Row row_of(const attention_params &p, Tile tile, int unit, int row) {
@@ -942,7 +950,8 @@ __device__ __forceinline__ int tiles_after(const attention_params &p, const Tile
 // work/tiles_of_head.cuh
 // Returns the number of Q tiles of each head that has Q tiles of its own (tile_heads).
 __device__ __forceinline__ int tiles_of_head(const attention_params &p) {
-    return (p.len_q + queries_of_tile(p) - 1) / queries_of_tile(p);
+    const unsigned queries = queries_of_tile(p);
+    return (p.len_q + queries - 1) / queries;
 }
 
 // work/queue_tiles.cuh
