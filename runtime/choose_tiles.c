@@ -143,8 +143,9 @@ int choose_tile_row(const struct knobs *knobs, const struct shape *shape, const 
         i++;
     if (i == TILE_ROWS)
         return -1;
+    /* rows for any number of Q tiles say nothing of the time, and parts are for few */
     bool whole =
-        parts <= 1 || (table[i].block_m == 64 && time_in_parts(shape, in_parts, parts) >= time_whole(&table[i], shape));
+        parts <= 1 || (table[i].waves > 0 && time_in_parts(shape, in_parts, parts) >= time_whole(&table[i], shape));
     return whole ? i : -1;
 }
 
