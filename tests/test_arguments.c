@@ -196,6 +196,7 @@ Test(arguments, bad_sizes_are_named_with_their_range) {
     BAD(attention, args.attention.len_q = INT64_C(1) << 31, "len_q is 2147483648, expected 0 to 2147482624");
     BAD(attention, args.attention.len_kv = INT64_MIN, "len_kv is -9223372036854775808");
     BAD(attention, args.attention.heads = -4, "heads is -4");
+    BAD(attention, args.attention.heads = (1 << 20) + 4, "heads is 1048580, expected 1 to 1048576 (");
     BAD(attention, args.attention.kv_heads = -2, "kv_heads is -2");
     BAD(attention, args.attention.kv_heads = 3, "kv_heads is 3, expected a divisor of heads, which is 4");
     BAD(attention, args.attention.kv_heads = 8, "kv_heads is 8, expected a divisor of heads, which is 4");
@@ -248,7 +249,7 @@ Test(arguments, sizes_that_overflow_are_refused) {
     BAD(softmax, (args.softmax.rows = INT64_MAX, args.softmax.cols = INT64_MAX), "x: its sizes and strides");
     BAD(softmax, (args.softmax.rows = INT64_MAX, args.softmax.x_row_stride = 0), "x: its sizes and strides");
     BAD(merge, (args.merge.batch = 1 << 30, args.merge.heads = 1 << 30, args.merge.len_q = 1 << 30), "too many rows");
-    BAD(attention, (args.attention.batch = 1 << 30, args.attention.heads = 1 << 30, args.attention.len_q = 1 << 30),
+    BAD(attention, (args.attention.batch = 1 << 30, args.attention.heads = 1 << 20, args.attention.len_q = 1 << 30),
         "q:");
 }
 
