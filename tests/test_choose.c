@@ -283,8 +283,10 @@ Test(choose, launches_with_few_q_tiles_get_small_ones) {
         {"head_dim=128 batch=1 heads=2 len_q=4096 len_kv=4096", "_splits0_", true},
         {"head_dim=128 mask=causal batch=1 heads=4 len_q=8192 len_kv=8192",
          "_m128_n128_s2_both_lazy_sections_persistent_tma_sm", true},
-        {"head_dim=64 batch=1 heads=4 len_q=4096 len_kv=4096",
-         "_m128_n128_s2_both_lazy_sections_per_tile_tma_sm", true},
+        {"head_dim=64 batch=1 heads=4 len_q=4096 len_kv=4096", "_m128_n128_s2_both_lazy_sections_per_tile_tma_sm",
+         true},
+        {"head_dim=64 mask=causal batch=1 heads=8 len_q=5000 len_kv=5000", "_splits0_", false},
+        {"head_dim=128 mask=causal batch=1 heads=6 len_q=7000 len_kv=7000", "_splits0_", false},
         {"head_dim=128 batch=1 heads=8 len_q=128 len_kv=8192", "_splits0_", true},
         /* heads share tiles */
         {"head_dim=128 batch=1 heads=32 kv_heads=8 len_q=64 len_kv=1024", "_gqa1_", true},

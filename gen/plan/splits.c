@@ -12,6 +12,21 @@ enum { START = PLAN_KEYS_START, PART = PLAN_KEYS_PART, COMBINE = PLAN_KEYS_COMBI
 
 static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
+/* The keys of the first `rounds` rounds of a block, if tiles come in order of their keys, every other round backwards,
+   and the keys of a tile are spread evenly from KEYS down to 2 SEEN - KEYS. */
+static int64_t keys_of_rounds(const int64_t value[PLAN_SPLIT_EXPRS], int64_t rounds) {
+    const int64_t keys = value[PLAN_SPLIT_KEYS], longer = keys - value[PLAN_SPLIT_SEEN];
+    return rounds * keys -
+           longer * (rounds * rounds - rounds % 2) * value[PLAN_SPLIT_ON] / value[PLAN_SPLIT_TILES];
+}
+
+/* The time without parts. In an even number of rounds, the longest block may be one that has no tile in the last. */
+static int64_t time_whole(const int64_t value[PLAN_SPLIT_EXPRS]) {
+    const int64_t rounds = cover(value[PLAN_SPLIT_TILES], value[PLAN_SPLIT_ON]);
+    const int64_t all = keys_of_rounds(value, rounds), but_one = keys_of_rounds(value, rounds - 1);
+    return (all > but_one ? all : but_one) + rounds * START;
+}
+
 /* Chooses the number of parts. A tile visits `value[PLAN_SPLIT_SEEN]` keys on average; the tile with the most keys
    takes correspondingly longer. For each number of waves the largest number of parts is best, so only a few are
    compared; among equals the smallest wins. */
@@ -20,7 +35,7 @@ static int64_t choose(const int64_t value[PLAN_SPLIT_EXPRS]) {
     const int64_t seen = value[PLAN_SPLIT_SEEN], longer = value[PLAN_SPLIT_KEYS] - seen;
     if (most < 2 || tiles < 1 || on < 1 || tiles > on * WAVES / 2)
         return 1;
-    int64_t best = 1, least = cover(tiles, on) * (seen + START) + longer;
+    int64_t best = 1, least = time_whole(value);
     for (int64_t waves = 1, parts = 1; waves <= WAVES && parts < most; waves++) {
         parts = waves * on / tiles < most ? waves * on / tiles : most;
         parts = parts > 1 ? parts : 1;
