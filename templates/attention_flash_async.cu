@@ -166,7 +166,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (own.len_kv == 0) return write_nothing(own);
     //$ end
     sync_blocks(); // the barriers are initialised
-    if (warpgroup_index() == 0) {
+    const int group = warpgroup_index();
+    if (group == 0) {
         registers_release<PRODUCER_REGISTERS>();
         // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
         int warp = warp_index();
@@ -179,7 +180,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
         else if (warp == 3)                         //$ if score_bias == bias_rows
             produce_bias_rows(p.attention, shared); //$ if score_bias == bias_rows
+    //$ if head_dim > 64
+    }
+    // Two conditions, of which the compiler cannot see that they exclude each other: it would place the code of the producers behind that of
+    // the consumers, and a short launch would wait for it.
+    if (opaque(group) != 0) {
+    //$ else
     } else {
+    //$ end
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(p.attention, own, shared, warpgroup_index() - 1); //$ if changes_sequence
         Consumer consumer(own, shared, warpgroup_index() - 1);              //$ else

@@ -2285,7 +2285,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         return;
     attention_params own = p.attention; // parameters of the sequence of the consumer's Q tile, once it has one
     sync_blocks(); // the barriers are initialised
-    if (warpgroup_index() == 0) {
+    const int group = warpgroup_index();
+    if (group == 0) {
         registers_release<PRODUCER_REGISTERS>();
         // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
         int warp = warp_index();
@@ -2296,7 +2297,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_keys<PANELS, K_STAGES>(p.attention, shared, p.k_map, shared.k, shared.k_full, shared.k_empty);
         else if (warp == 2 && elected)
             produce_keys<PANELS_V, STAGES>(p.attention, shared, p.v_map, shared.v, shared.v_full, shared.v_empty);
-    } else {
+    }
+    // Two conditions, of which the compiler cannot see that they exclude each other: it would place the code of the producers behind that of
+    // the consumers, and a short launch would wait for it.
+    if (opaque(group) != 0) {
         registers_acquire<CONSUMER_REGISTERS>();
         Consumer consumer(p.attention, own, shared, warpgroup_index() - 1);
         run(consumer);

@@ -727,8 +727,9 @@ struct Row {
 };
 
 // work/quotient.cuh
-// Returns number / divisor for numbers from 0 to 2^20. A division of integers takes 25 instructions that depend on each other, and a
-// short launch waits for the code of each. The reciprocal is exact enough, since half of 1 / divisor lies between a quotient and the next.
+// Returns number / divisor, of numbers up to 2^20: of heads (runtime/arguments_sizes.c) or of rows of a Q tile. A division of integers
+// takes 25 instructions that depend on each other, and a short launch waits for the code of each. Quotients are 1 / divisor apart
+// at least, and half of that exceeds the rounding errors of the reciprocal and the product.
 __device__ __forceinline__ int quotient(int number, int divisor) {
     return static_cast<int>((number + 0.5f) * reciprocal_approx(static_cast<float>(divisor)));
 }
@@ -2583,7 +2584,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     const attention_params &own = p.attention; // sequences are alike
     if (own.len_kv == 0) return write_nothing(own);
     sync_blocks(); // the barriers are initialised
-    if (warpgroup_index() == 0) {
+    const int group = warpgroup_index();
+    if (group == 0) {
         registers_release<PRODUCER_REGISTERS>();
         // Evaluate both while the warp is converged: a shuffle after elect_one() would hang.
         int warp = warp_index();
