@@ -13,13 +13,14 @@ are medians over rounds in which the sides take turns in random order, timed by 
 flushed before each, while the host runs ahead.
 Each side runs as PyTorch calls it: the order in which dQ is accumulated may vary, in ours too, except with
 `--deterministic`. `--kind peaked` makes scores 16 times as large, `--kind nan` puts one NaN into dO, `--kind nan_q`
-into Q, and so on. `--packed` packs the sequences one after the other for ours, without peers; `--dropout P` drops
+into Q, and so on, `inf_k` an infinity into K. `--packed` packs the sequences one after the other for ours, without peers; `--dropout P` drops
 weights with this probability. Up to 2048 tokens the gradients of one head are first compared with double precision, as
 relative errors: a wrong result is an error, not a line. So are two deterministic calls whose bits differ.
 """
 import argparse
 import dataclasses
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -38,7 +39,9 @@ import side_cuda  # noqa: E402
 
 TOKENS, COLUMNS, CHECKED, MOST_ERROR, PEAKED = 16384, 2048, 2048, 1e-2, 16
 GROUPS = {"grid", "gqa", "few", "few_kv", "off_grid"}
-NANS = ("nan", "nan_q", "nan_k", "nan_v")
+# one element, of a tensor
+ODD = {"nan": ("d_o", math.nan), "nan_q": ("q", math.nan), "nan_k": ("k", math.nan), "nan_v": ("v", math.nan),
+       "inf_k": ("k", math.inf)}
 INSIDE = 40  # where a NaN lies within a tile, so that some rows of the tile do not see it under a causal mask
 AHEAD = 2_000_000  # clocks that the GPU idles before each call
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash_attention_2": SDPBackend.FLASH_ATTENTION}
@@ -182,8 +185,9 @@ def measure(case, chosen, flush, monitor):
                     for heads in (case.heads, case.kv_heads, case.kv_heads, case.heads))
     if chosen.kind == "peaked":
         q *= PEAKED
-    elif chosen.kind in NANS:
-        {"nan": d_o, "nan_q": q, "nan_k": k, "nan_v": v}[chosen.kind][0, 0, length // 2 + INSIDE, 3] = torch.nan
+    elif chosen.kind in ODD:
+        name, value = ODD[chosen.kind]
+        {"q": q, "k": k, "v": v, "d_o": d_o}[name][0, 0, length // 2 + INSIDE, 3] = value
     if chosen.packed:
         works = {"attile": ours_packed(q, k, v, d_o, causal, chosen.schedule)}
     else:
@@ -211,7 +215,7 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="a group, d128, S4096, causal or full; several narrow it (grid)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--schedule", default="", metavar="KNOBS", help="in place of the library's choice")
-    parser.add_argument("--kind", choices=("normal", "peaked", *NANS), default="normal", help="of data")
+    parser.add_argument("--kind", choices=("normal", "peaked", *ODD), default="normal", help="of data")
     parser.add_argument("--deterministic", action="store_true", help="equal bits from run to run, of all sides")
     parser.add_argument("--packed", action="store_true", help="sequences one behind another (layout ragged), ours alone")
     parser.add_argument("--dropout", type=float, default=0, metavar="P", help="the probability that a weight is dropped")

@@ -89,6 +89,14 @@ def _untuned():
             for causal in (False, True) for turn in [i + j + causal]]
 
 
+def _few_heads():
+    """One sequence of few heads, whose Q tiles are some for each multiprocessor."""
+    sizes = ((64, 8, 5000), (64, 4, 8192), (96, 6, 3500), (128, 8, 3000), (128, 6, 7000), (128, 4, 8192),
+             (128, 2, 16384), (192, 4, 6000), (256, 6, 6000))
+    return [Case("few_heads", head_dim, 1, heads, length, True) for head_dim, heads, length in sizes] + [
+        Case("few_heads", 64, 1, 8, 4096, True, 1), Case("few_heads", 64, 1, 4, 4096, False)]
+
+
 def matrix():
     cases = [case for d in (64, 96, 128, 192, 256) for length in LENGTHS for case in _square("grid", d, length)]
     cases += [Case("llama", 128, 1, 32, 8192, True, 8), Case("llama", 128, 2, 64, 4096, True, 8)]
@@ -96,7 +104,7 @@ def matrix():
     cases += [case for d, length in ((128, 1000), (128, 4100), (64, 2047)) for case in _square("off_grid", d, length)]
     cases += _square("heads", 128, 4096, 40) + _square("heads", 128, 4096, 28, 4)
     cases += [Case("chunked", 128, 1, 32, len_q, causal, 8, 32768) for len_q in (64, 512) for causal in (False, True)]
-    return cases + _untuned()
+    return cases + _untuned() + _few_heads()
 
 
 def quick(case):
