@@ -1,7 +1,7 @@
 //$ needs bfloat16
 // sum (16, 16) = own other^T, for rows from `own_row` and `other_row` on. Each lane loads eight neighbouring elements of a row, which are
-// its operands of two products: both operands have the columns in the same other order. Loads of 32 columns are in flight at a time,
-// whatever AHEAD is (backward/scores_by_pairs.cuh): with more, registers spill in rows of 192 columns.
+// its operands of two products: both operands have the columns in the same other order. Loads of 32 columns are in flight at a time:
+// with more, registers spill in rows of 192 columns.
 template <int DIM, int>
 __device__ __forceinline__ void multiply_sixteen(float (&sum)[8], const MemoryRows &own, int own_row, const MemoryRows &other,
                                                  int other_row) {
