@@ -16,8 +16,7 @@ static int64_t cover(int64_t size, int64_t part) { return (size + part - 1) / pa
    and the keys of a tile are spread evenly from KEYS down to 2 SEEN - KEYS. */
 static int64_t keys_of_rounds(const int64_t value[PLAN_SPLIT_EXPRS], int64_t rounds) {
     const int64_t keys = value[PLAN_SPLIT_KEYS], longer = keys - value[PLAN_SPLIT_SEEN];
-    return rounds * keys -
-           longer * (rounds * rounds - rounds % 2) * value[PLAN_SPLIT_ON] / value[PLAN_SPLIT_TILES];
+    return rounds * keys - longer * (rounds * rounds - rounds % 2) * value[PLAN_SPLIT_ON] / value[PLAN_SPLIT_TILES];
 }
 
 /* The time without parts. In an even number of rounds, the longest block may be one that has no tile in the last. */

@@ -1837,7 +1837,8 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 // NaN in rows of K or Q whose pairs are not all seen. dS of an unseen pair is 0, but its product with a NaN is NaN, and a row of dQ or dK that
 // sees nothing of the NaN would have to be summed again. A NaN makes all scores of its row NaN, so a warp that meets such scores in a step
 // with unseen pairs sets every NaN of these rows to 0. A pair that is seen stays NaN: so is the LSE of its query. An infinity has to stay,
-// since it may make a weight 0.
+// since it may make a weight 0. Other warpgroups may read these rows meanwhile, in products of pairs that see the NaN or of which no result is
+// used: either value is right.
 
 // Returns the pair of elements with 0 in place of NaN.
 __device__ __forceinline__ unsigned without_nan(unsigned pair) {
@@ -1860,7 +1861,6 @@ __device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIG
             chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
         }
     }
-    __syncwarp();
     fence_async(); // before products read these rows
 }
 
