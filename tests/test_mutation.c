@@ -350,7 +350,7 @@ static const struct mutation {
     {"queries_of_unit(p) * heads_of_tile(p)", "queries_of_unit(p)"}, /* heads packed into a tile */
     {"head < heads_of_tile(p)", "true"},
     {"tile.head + head", "tile.head"},
-    {"tile_heads(p) * heads_of_tile(p), batch", "tile_heads(p), batch"},
+    {"(index - batch * sets) * heads_of_tile(p)", "index - batch * sets"},
     {"keys.end) - 1", "keys.end) - 2"}, /* the last key of a tile */
     {"row < before", "true"},           /* new tokens: read where they are written */
     {"append_tokens(all)", "void()"},
