@@ -2,8 +2,51 @@
 #include "bundle.h"
 #include "session.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
+
+/* --- measured sizes ------------------------------------------------------------------------------------------------ */
+
+/* Null: out of memory. */
+static const struct measured_sizes *measured_sizes(struct by_sizes *by_sizes) {
+    struct measured_sizes *there = atomic_load_explicit(&by_sizes->measured, memory_order_acquire);
+    if (there)
+        return there;
+    struct measured_sizes *sizes = malloc(sizeof *sizes);
+    if (!sizes)
+        return NULL;
+    choose_measured_sizes(by_sizes->found->session, &by_sizes->request, &by_sizes->found->variant, sizes);
+    if (atomic_compare_exchange_strong(&by_sizes->measured, &there, sizes))
+        return sizes;
+    free(sizes); /* another thread stored the same ones first */
+    return there;
+}
+
+/* The class of launches that belong to no other. */
+static int measured_class(struct by_sizes *by_sizes, const struct shape *shape, bool room) {
+    enum { LAST_BYTE = 0xff };
+    const int64_t sizes[] = {shape->batch, shape->heads, shape->kv_heads, shape->len_q, shape->len_kv, room};
+    const struct measured_sizes *measured = measured_sizes(by_sizes);
+    if (!measured || measured->count == 0)
+        return -1;
+    const uint64_t hash = XXH3_64bits(sizes, sizeof sizes);
+    _Atomic uint64_t *place = &by_sizes->remembered[(hash >> 8) % REMEMBERED];
+    const uint64_t there = atomic_load_explicit(place, memory_order_relaxed);
+    int number = (int)(there & LAST_BYTE) - 2;
+    if (!there || (there ^ hash) > LAST_BYTE) {
+        number = choose_measured_size(&by_sizes->found->variant, measured, shape, room);
+        atomic_store_explicit(place, (hash & ~(uint64_t)LAST_BYTE) | (uint64_t)(number + 2), memory_order_relaxed);
+    }
+    return number < 0 ? -1 : RULE_CLASSES + number;
+}
+
+void by_sizes_free(struct by_sizes *by_sizes) {
+    if (by_sizes)
+        free(atomic_load(&by_sizes->measured));
+    free(by_sizes);
+}
 
 /* --- one class ----------------------------------------------------------------------------------------------------- */
 
@@ -14,15 +57,24 @@ static bool may_build(const att_kernel *found, const struct variant *variant) {
            bundle_find(session->bundles, variant, session->info.built_for, false);
 }
 
+static bool choose(struct by_sizes *by_sizes, int size_class, struct choice *choice) {
+    att_session *session = by_sizes->found->session;
+    if (size_class < RULE_CLASSES)
+        return choose_for_class(session, &by_sizes->request, size_class, choice);
+    const struct measured_sizes *sizes = measured_sizes(by_sizes);
+    const int number = size_class - RULE_CLASSES;
+    return sizes && number < sizes->count && sizes->size[number].same == number &&
+           choose_for_sizes(session, &by_sizes->request, &sizes->size[number].shape, choice);
+}
+
 /* Returns the kernel of a class, with one more user; the found one if there is no other. */
-static enum att_status build(const struct by_sizes *by_sizes, int size_class, att_kernel **kernel,
-                             struct failure *failure) {
+static enum att_status build(struct by_sizes *by_sizes, int size_class, att_kernel **kernel, struct failure *failure) {
     att_kernel *found = by_sizes->found;
     att_session *session = found->session;
     struct choice choice = {.variant = found->variant};
     *kernel = found;
-    if (!choose_for_class(session, &by_sizes->request, size_class, &choice) ||
-        strcmp(choice.variant.name, found->variant.name) == 0 || !may_build(found, &choice.variant))
+    if (!choose(by_sizes, size_class, &choice) || strcmp(choice.variant.name, found->variant.name) == 0 ||
+        !may_build(found, &choice.variant))
         return ATT_OK;
     att_kernel *own = kernel_of_variant(session, &choice.variant, KERNEL_OF_VARIANT, NULL);
     if (!own)
@@ -40,8 +92,9 @@ static enum att_status build(const struct by_sizes *by_sizes, int size_class, at
     return ATT_OK;
 }
 
-int by_sizes_class(const struct by_sizes *by_sizes, const struct shape *shape, bool room) {
-    return choose_class(&by_sizes->request, &by_sizes->found->variant, shape, room);
+int by_sizes_class(struct by_sizes *by_sizes, const struct shape *shape, bool room) {
+    const int size_class = choose_class(&by_sizes->request, &by_sizes->found->variant, shape, room);
+    return size_class < 0 ? measured_class(by_sizes, shape, room) : size_class;
 }
 
 enum att_status by_sizes_take(struct by_sizes *by_sizes, int size_class, att_kernel **taken, struct failure *failure) {

@@ -51,7 +51,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
    would have chosen had it known the sizes. A class is a kind of launch that has a kernel of its own: one for few
    queries, one whose heads share Q tiles, one with other tiles (choose_tiles.c), one for gradients
    (choose_gradients.c). */
-enum { SIZE_CLASSES = 30 };
+enum { RULE_CLASSES = 30 };
 
 /* True if launches of the choice may belong to classes. */
 bool choose_has_classes(const struct request *request, const struct choice *choice);
@@ -64,6 +64,30 @@ int choose_class(const struct request *request, const struct variant *found, con
 bool choose_for_class(struct att_session *session, const struct request *request, int size_class,
                       struct choice *choice);
 void choose_print_class(int size_class, struct text *text); /* for people */
+
+/* The sizes in the tables' rows for one problem. */
+enum { MEASURED_SIZES = 64 };
+struct measured_sizes {
+    int count; /* 0: the tables have no rows for the problem, nor rows that it borrows */
+    struct measured_size {
+        struct shape shape;
+        int same; /* the first sizes for which hints find the same variant; -1 = the found one */
+    } size[MEASURED_SIZES];
+};
+
+/* Lists them. Takes some milliseconds. */
+void choose_measured_sizes(struct att_session *session, const struct request *request, const struct variant *found,
+                           struct measured_sizes *sizes);
+
+/* Returns which of the listed sizes have the variant of a launch that belongs to no class: the one that hints of the
+   nearest sizes find. -1 = the found one. Neither allocates nor locks. */
+int choose_measured_size(const struct variant *found, const struct measured_sizes *sizes, const struct shape *shape,
+                         bool room);
+
+/* Makes the choice for these sizes, in place of those that the request hints. False if there is none. */
+bool choose_for_sizes(struct att_session *session, const struct request *request, const struct shape *shape,
+                      struct choice *choice);
+void choose_print_sizes(const struct shape *shape, int family, struct text *text); /* each after a space */
 
 /* Returns the assumed shape: the sizes that the request states or pins, and long sequences where it states none. */
 struct shape choose_shape(const struct request *request);

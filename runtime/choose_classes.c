@@ -5,7 +5,7 @@
 /* The first class of each kind. */
 enum { DECODE = 0, PACK_FEW = 3, PACK = 4, TILES = PACK + PACKINGS, GRADIENTS = TILES + TILE_ROWS };
 _Static_assert(LEAST_ROWS << (PACK_FEW - DECODE - 1) == TUNED_FEW_ROWS, "a class for each Q tile of decode");
-_Static_assert(GRADIENTS + GRADIENT_ALTERNATIVES == SIZE_CLASSES,
+_Static_assert(GRADIENTS + GRADIENT_ALTERNATIVES == RULE_CLASSES,
                "a class for each row of the table of tiles, and for each other schedule of gradients");
 
 static bool is_fixed(const struct knobs *knobs) {

@@ -159,6 +159,19 @@ static bool find_rows(struct match *match) {
     return find_rows_of(match, &lender);
 }
 
+const struct tuned_row *choose_measured_rows(struct att_session *session, const struct request *request, int *count) {
+    struct match match = {.session = session, .request = request, .shape = choose_shape(request)};
+    *count = 0;
+    if (!request->any_schedule || !find_rows(&match))
+        return NULL;
+    const struct tuned_row *row = match.table->row, *end = row + match.table->rows;
+    while (memcmp(&row->problem, &match.lender, sizeof match.lender) != 0)
+        row++;
+    while (row + *count < end && memcmp(&row[*count].problem, &match.lender, sizeof match.lender) == 0)
+        ++*count;
+    return row;
+}
+
 static bool follow(const struct match *match, const struct tuned_row *row, struct choice *choice) {
     choice->by_rule = set_by(match, row);
     complete(match, row, &choice->variant);
@@ -248,10 +261,14 @@ static const struct rival *find_best(struct match *match, struct choice *choice)
 
 /* --- as text ----------------------------------------------------------------------------------------------------- */
 
-static void print_shape(const struct tuned_row *row, struct text *text) {
+void choose_print_sizes(const struct shape *shape, int family, struct text *text) {
     for (int i = 0; i < SHAPE_COUNT; i++)
-        if (shape_table[i].families >> row->problem.family & 1)
-            text_print(text, " %s=%" PRId64, shape_table[i].name, shape_get(&row->shape, (enum shape_id)i));
+        if (shape_table[i].families >> family & 1)
+            text_print(text, " %s=%" PRId64, shape_table[i].name, shape_get(shape, (enum shape_id)i));
+}
+
+static void print_shape(const struct tuned_row *row, struct text *text) {
+    choose_print_sizes(&row->shape, row->problem.family, text);
 }
 
 static void describe_row(const struct match *match, struct text *text) {
@@ -306,9 +323,10 @@ static bool choose_locked(struct match *match, const struct tuned_row *row, stru
     return true;
 }
 
-/* True if the caller measured this row, at exactly the given shape. */
+/* True if the caller measured this row, at exactly the given shape, which is not one that is only assumed. */
 static bool is_own(const struct match *match, const struct tuned_row *row) {
-    return row && match->table == match->session->tables.own && !match->borrowed && is_here(match, row);
+    return row && choose_knows_sizes(&match->request->hints.shape) && match->table == match->session->tables.own &&
+           !match->borrowed && is_here(match, row);
 }
 
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice) {

@@ -74,6 +74,9 @@ bool choose_complete_pinned(struct att_session *session, const struct request *r
    to the given shape. False if there are no rows, or if the request names a schedule. */
 bool choose_measured(struct att_session *session, const struct request *request, struct choice *choice);
 
+/* The rows that choose_measured would use for this problem at some sizes: *count of them, null = none. */
+const struct tuned_row *choose_measured_rows(struct att_session *session, const struct request *request, int *count);
+
 /* choose_gradients.c */
 
 enum { GRADIENT_ALTERNATIVES = 3 };

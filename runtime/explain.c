@@ -129,13 +129,29 @@ static void print_lock(att_session *session, const struct request *request, cons
 /* The kernels that launches of some sizes use in place of the choice. */
 static void print_classes(att_session *session, const struct request *request, const struct choice *choice,
                           struct text *text) {
-    for (int size_class = 0; choose_has_classes(request, choice) && size_class < SIZE_CLASSES; size_class++) {
+    for (int size_class = 0; choose_has_classes(request, choice) && size_class < RULE_CLASSES; size_class++) {
         struct choice own = {.variant = choice->variant};
         if (!choose_for_class(session, request, size_class, &own) ||
             strcmp(own.variant.name, choice->variant.name) == 0)
             continue;
         text_print(text, "  launches of ");
         choose_print_class(size_class, text);
+        text_print(text, ": %s\n", own.variant.name);
+    }
+}
+
+/* Those that launches of sizes near rows of the tables use. */
+static void print_measured_sizes(att_session *session, const struct request *request, const struct choice *choice,
+                                 struct text *text) {
+    struct measured_sizes sizes = {0};
+    if (choose_has_classes(request, choice))
+        choose_measured_sizes(session, request, &choice->variant, &sizes);
+    for (int i = 0; i < sizes.count; i++) {
+        struct choice own;
+        if (sizes.size[i].same != i || !choose_for_sizes(session, request, &sizes.size[i].shape, &own))
+            continue;
+        text_print(text, "  launches of sizes near");
+        choose_print_sizes(&sizes.size[i].shape, choice->variant.knobs.family, text);
         text_print(text, ": %s\n", own.variant.name);
     }
 }
@@ -172,6 +188,7 @@ static enum att_status explain(att_session *session, const char *problem, const 
         else
             print_plan(&source.plan, shape, text);
         print_classes(session, &request, &choice, text);
+        print_measured_sizes(session, &request, &choice, text);
         if (bundled)
             text_print(text, "  a bundle holds %s for this problem, built for %s\n", bundled->name, bundled->arch);
         text_print(text, "%s", text_string(&passed));

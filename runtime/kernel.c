@@ -316,7 +316,7 @@ void kernel_free(att_kernel *kernel) {
     kernel->session->type->unload(kernel->session->backend, kernel->module);
     text_free(&kernel->source);
     formula_set_close(&kernel->formulas);
-    free(kernel->by_sizes);
+    by_sizes_free(kernel->by_sizes);
     pthread_mutex_destroy(&kernel->lock);
     free(kernel);
 }

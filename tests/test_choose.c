@@ -1161,6 +1161,107 @@ Test(choose, prepared_kernels_have_those_of_all_sizes) {
     att_close(session);
 }
 
+/* The sizes in the rows of this table: those that are assumed, and those of launch_len with MANY_LEN queries. */
+static const char *write_sizes(void) {
+    return write_table("best:\n  - problem: {family: attention_forward, dtype: bf16, head_dim: 16}\n    shapes:\n"
+                       "      - shape: {batch: 2, heads: 16, len_q: 8192, len_kv: 8192}\n"
+                       "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 128, block_n: 64}\n"
+                       "      - shape: {batch: 1, heads: 2, len_q: 40, len_kv: 40}\n"
+                       "        schedule: {target: sm_90a, algorithm: flash_async, block_m: 64, block_n: 32}\n");
+}
+
+/* A kernel that was found without sizes: launches of sizes near those of a row take its schedule. */
+Test(choose, a_launch_takes_the_row_of_its_sizes) {
+    const char *path = write_sizes();
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    att_kernel *kernel;
+    char text[16384];
+    float o;
+    session->info.sm_count = 1;
+    session->modelled = false;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(att_kernel_name(kernel), "_m128_n64_"), "%s", att_kernel_name(kernel));
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(launch_len(session, kernel, MANY_LEN, &o), ATT_OK, "%s", att_message(session));
+        cr_expect(compiles == 2 && o > 0.1f, "%d compiled, %g", compiles, (double)o);
+    }
+    cr_assert_eq(launch_len(session, kernel, MANY_LEN - 1, &o), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, 2);
+    cr_expect(strstr(first(session, BF16 " batch=1 heads=2 kv_heads=2 len_q=40 len_kv=40", NULL), "_m64_n32_"));
+    cr_assert_eq(att_explain(session, BF16, NULL, text, sizeof text, NULL), ATT_OK, "%s", att_message(session));
+    cr_expect(strstr(text, "launches of sizes near batch=1 heads=2 kv_heads=2 len_q=40 len_kv=40: "), "%s", text);
+    att_release(kernel);
+    att_close(session);
+    unlink(path);
+}
+
+Test(choose, prepared_kernels_have_those_of_the_rows) {
+    const char *path = write_sizes();
+    att_session *session = open_gpu(path, "NVIDIA H200", 90);
+    att_kernel *kernel;
+    float o;
+    session->info.sm_count = 1;
+    session->modelled = false;
+    cr_assert_eq(att_find(session, BF16, NULL, &kernel), ATT_OK, "%s", att_message(session));
+    cr_assert_eq(att_prepare(kernel), ATT_OK, "%s", att_message(session));
+    const int after = compiles;
+    cr_assert_eq(launch_len(session, kernel, MANY_LEN, &o), ATT_OK, "%s", att_message(session));
+    cr_expect_eq(compiles, after);
+    att_close(session);
+    unlink(path);
+}
+
+/* With the tables of the library, launches take what hints find, whichever of the two ways leads there. */
+Test(choose, launches_take_what_the_tables_know_of_their_sizes) {
+    static const struct {
+        const char *problem, *sizes;
+    } cases[] = {
+        {"head_dim=64 mask=causal", "batch=1 heads=8 kv_heads=8 len_q=5000 len_kv=5000"},
+        {"head_dim=128 mask=causal", "batch=1 heads=6 kv_heads=6 len_q=7000 len_kv=7000"},
+        {"head_dim=64", "batch=32 heads=32 kv_heads=32 len_q=512 len_kv=512"},
+        {"head_dim=128 dtype=fp16", "batch=8 heads=16 kv_heads=16 len_q=2048 len_kv=2048"},
+        {"head_dim=256 mask=causal", "batch=8 heads=8 kv_heads=8 len_q=2048 len_kv=2048"},
+        {"head_dim=64 mask=causal", "batch=2 heads=32 kv_heads=32 len_q=8192 len_kv=8192"},
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    int others = 0;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK, "%s",
+                 att_message(session));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[256], hinted[512];
+        struct request request, known;
+        struct choice choice = {0};
+        struct failure failure = {0};
+        snprintf(problem, sizeof problem, "family=attention_forward %s%s",
+                 strstr(cases[i].problem, "dtype") ? "" : "dtype=bf16 ", cases[i].problem);
+        snprintf(hinted, sizeof hinted, "%s %s", problem, cases[i].sizes);
+        cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK);
+        cr_assert_eq(choose_read(session, hinted, NULL, &known, &failure), ATT_OK);
+        cr_assert(choose_next(session, &request, &choice, NULL) && choose_has_classes(&request, &choice));
+        att_kernel *kernel = kernel_of_variant(session, &choice.variant, KERNEL_OF_ANY_SIZES, &request);
+        cr_assert(kernel);
+        known.hints.shape.sm_count = session->info.sm_count;
+        char name[VARIANT_NAME];
+        snprintf(name, sizeof name, "%s", choice.variant.name);
+        for (int again = 0; again < 2; again++) { /* the second answer is remembered */
+            const int size_class = by_sizes_class(kernel->by_sizes, &known.hints.shape, true);
+            struct measured_sizes sizes;
+            struct choice own;
+            choose_measured_sizes(session, &request, &choice.variant, &sizes);
+            cr_assert(size_class < 0 || (size_class >= RULE_CLASSES && size_class < RULE_CLASSES + sizes.count));
+            if (size_class >= 0 &&
+                choose_for_sizes(session, &request, &sizes.size[size_class - RULE_CLASSES].shape, &own))
+                snprintf(name, sizeof name, "%s", own.variant.name);
+            others += size_class >= 0 && again;
+            cr_expect_str_eq(name, first(session, hinted, NULL));
+        }
+        kernel_release(kernel);
+    }
+    cr_expect_eq(others, 5, "%d take another kernel than the found one", others);
+    att_close(session);
+}
+
 /* The found kernel answers where the kernel for these sizes does not compile. */
 Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) {
     att_session *session = open_gpu(NULL, "GPU", 90);

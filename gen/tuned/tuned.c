@@ -154,7 +154,7 @@ static double kv_heads_of(const struct shape *shape) {
     return (double)shape->batch * (double)(shape->kv_heads > 0 ? shape->kv_heads : shape->heads);
 }
 
-static double distance(int family, const struct shape *a, const struct shape *b) {
+double tuned_distance(int family, const struct shape *a, const struct shape *b) {
     static const double farthest = 1000; /* doublings between shapes that say nothing about each other */
     bool few = family_is_attention(family) && tuned_has_few_rows(a);
     if (family_is_attention(family) && few != tuned_has_few_rows(b))
@@ -185,7 +185,7 @@ const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct kn
         const struct tuned_row *row = &tuned->row[i];
         if (!same_knobs(&row->problem, problem))
             continue;
-        double here = distance(problem->family, &row->shape, shape);
+        double here = tuned_distance(problem->family, &row->shape, shape);
         bool nearer =
             !nearest || here < least ||
             (here == least && same_shape(problem->family, &row->shape, &nearest->shape) && is_faster(row, nearest));

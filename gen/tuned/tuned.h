@@ -107,11 +107,13 @@ struct tuned_filter {
     const void *context;
 };
 
-/* Returns the row of this problem (as tuned_problem returns it) with the nearest shape, or null if there is none. Table
-   rows for few rows of Q are nearest to shapes with few rows of Q, and the others to the others. Within each kind, the
-   distance is how many times len_q, len_kv and batch * heads must be doubled or halved, added up; with few rows of Q,
-   their number, len_kv and batch * kv_heads. The earlier of equals wins, but among rows of one shape for several
-   targets, the fastest. Families without these sizes compare all their sizes in this way. */
+/* How far two shapes are from each other: how many times len_q, len_kv and batch * heads must be doubled or halved,
+   added up; with few rows of Q, their number, len_kv and batch * kv_heads. Shapes with few rows of Q are farthest from
+   those with more. Families without these sizes compare all their sizes in this way. */
+double tuned_distance(int family, const struct shape *a, const struct shape *b);
+
+/* Returns the row of this problem (as tuned_problem returns it) with the nearest shape, or null if there is none. The
+   earlier of equals wins, but among rows of one shape for several targets, the fastest. */
 const struct tuned_row *tuned_nearest(const struct tuned *tuned, const struct knobs *problem, const struct shape *shape,
                                       struct tuned_filter filter);
 
