@@ -1262,6 +1262,46 @@ Test(choose, launches_take_what_the_tables_know_of_their_sizes) {
     att_close(session);
 }
 
+/* Rows are of kernels that do not split keys, so they say nothing of launches that do. */
+Test(choose, launches_in_parts_take_no_row) {
+    static const struct {
+        const char *problem;
+        int64_t heads, len_q, len_kv;
+        bool room;
+        int number;
+    } cases[] = {
+        {"head_dim=128 mask=causal", 16, 8192, 8192, true, 0},
+        {"head_dim=128 mask=causal", 16, 8192, 9000, true, -1}, /* even if they are not split */
+        {"head_dim=128", 16, 8192, 9000, true, 0},
+        {"head_dim=128", 16, 300, 65536, true, -1},
+        {"head_dim=128", 16, 300, 65536, false, 0},
+    };
+    const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
+    att_session *session;
+    cr_assert_eq(session_open_to_choose(&options, "NVIDIA H200", "sm_90a", &session), ATT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct measured_sizes sizes = {1, {{{0}, 0}}};
+        struct shape *row = &sizes.size[0].shape, shape;
+        struct request request;
+        struct choice choice = {0};
+        struct failure failure = {0};
+        char problem[128];
+        snprintf(problem, sizeof problem, "family=attention_forward dtype=bf16 %s", cases[i].problem);
+        cr_assert_eq(choose_read(session, problem, NULL, &request, &failure), ATT_OK);
+        cr_assert(choose_next(session, &request, &choice, NULL) && choice.variant.knobs.splits == 0);
+        row->batch = row->heads = row->kv_heads = row->len_q = row->len_kv = 512;
+        shape = *row;
+        shape.batch = 1;
+        shape.heads = shape.kv_heads = cases[i].heads;
+        shape.len_q = cases[i].len_q;
+        shape.len_kv = cases[i].len_kv;
+        shape.sm_count = session->info.sm_count;
+        cr_expect_eq(choose_measured_size(&choice.variant, &sizes, &shape, cases[i].room), cases[i].number, "case %zu",
+                     i);
+    }
+    att_close(session);
+}
+
 /* The found kernel answers where the kernel for these sizes does not compile. */
 Test(choose, the_found_kernel_answers_where_that_of_the_sizes_does_not_compile) {
     att_session *session = open_gpu(NULL, "GPU", 90);
