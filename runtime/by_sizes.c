@@ -64,7 +64,7 @@ static bool choose(struct by_sizes *by_sizes, int size_class, struct choice *cho
     const struct measured_sizes *sizes = measured_sizes(by_sizes);
     const int number = size_class - RULE_CLASSES;
     return sizes && number < sizes->count && sizes->size[number].same == number &&
-           choose_for_sizes(session, &by_sizes->request, &sizes->size[number].shape, choice);
+           choose_for_sizes(session, &by_sizes->request, &by_sizes->found->variant, &sizes->size[number].shape, choice);
 }
 
 /* Returns the kernel of a class, with one more user; the found one if there is no other. */

@@ -84,9 +84,10 @@ void choose_measured_sizes(struct att_session *session, const struct request *re
 int choose_measured_size(const struct variant *found, const struct measured_sizes *sizes, const struct shape *shape,
                          bool room);
 
-/* Makes the choice for these sizes, in place of those that the request hints. False if there is none. */
-bool choose_for_sizes(struct att_session *session, const struct request *request, const struct shape *shape,
-                      struct choice *choice);
+/* Makes the choice for these sizes, in place of those that the request hints, without the changes of a class. False if
+   there is none. */
+bool choose_for_sizes(struct att_session *session, const struct request *request, const struct variant *found,
+                      const struct shape *shape, struct choice *choice);
 void choose_print_sizes(const struct shape *shape, int family, struct text *text); /* each after a space */
 
 /* Returns the assumed shape: the sizes that the request states or pins, and long sequences where it states none. */

@@ -14,33 +14,23 @@ static bool differs(const struct variant *variant, const struct variant *found) 
     return found->knobs.splits == 1 && variant->knobs.splits != 1;
 }
 
-bool choose_for_sizes(struct att_session *session, const struct request *request, const struct shape *shape,
-                      struct choice *choice) {
+bool choose_for_sizes(struct att_session *session, const struct request *request, const struct variant *found,
+                      const struct shape *shape, struct choice *choice) {
     struct request hinted = *request;
+    struct shape launched = *shape;
     hinted.hints.shape.batch = shape->batch;
     hinted.hints.shape.heads = shape->heads;
     hinted.hints.shape.kv_heads = shape->kv_heads;
     hinted.hints.shape.len_q = shape->len_q;
     hinted.hints.shape.len_kv = shape->len_kv;
+    launched.sm_count = session->info.sm_count;
     *choice = (struct choice){0};
-    return choose_next(session, &hinted, choice, NULL);
-}
-
-/* Appends sizes, unless launches of them belong to a class. `name`: of the variant of each. */
-static void append(struct att_session *session, const struct request *request, const struct variant *found,
-                   struct shape shape, struct measured_sizes *sizes, char (*name)[VARIANT_NAME]) {
-    struct choice choice;
-    shape.sm_count = session->info.sm_count;
-    if (sizes->count == MEASURED_SIZES || tuned_has_few_rows(&shape) ||
-        choose_class(request, found, &shape, true) >= 0 || !choose_for_sizes(session, request, &shape, &choice))
-        return;
-    int same = sizes->count;
-    memcpy(name[same], choice.variant.name, sizeof name[same]);
-    for (int i = 0; i < sizes->count; i++)
-        if (sizes->size[i].same == i && strcmp(name[i], name[same]) == 0)
-            same = i;
-    sizes->size[sizes->count] = (struct measured_size){shape, differs(&choice.variant, found) ? same : -1};
-    sizes->count++;
+    if (choose_class(request, found, &launched, true) < 0)
+        return choose_next(session, &hinted, choice, NULL);
+    /* what such a class changes is not for launches of similar sizes that do not belong to it */
+    const struct knobs problem = tuned_problem(&request->knobs);
+    const struct table_list tables = choose_tables(session, &problem);
+    return choose_measured(session, &hinted, choice) && choose_is_usable(session, &hinted, &tables, &choice->variant);
 }
 
 void choose_measured_sizes(struct att_session *session, const struct request *request, const struct variant *found,
@@ -49,8 +39,18 @@ void choose_measured_sizes(struct att_session *session, const struct request *re
     int rows;
     const struct tuned_row *row = choose_measured_rows(session, request, &rows);
     sizes->count = 0;
-    for (int i = 0; i < rows; i++)
-        append(session, request, found, row[i].shape, sizes, name);
+    for (; rows > 0 && sizes->count < MEASURED_SIZES; row++, rows--) {
+        struct choice choice;
+        if (tuned_has_few_rows(&row->shape) || !choose_for_sizes(session, request, found, &row->shape, &choice))
+            continue;
+        int same = sizes->count;
+        memcpy(name[same], choice.variant.name, sizeof name[same]);
+        for (int i = 0; i < sizes->count; i++)
+            if (sizes->size[i].same == i && strcmp(name[i], name[same]) == 0)
+                same = i;
+        sizes->size[sizes->count] = (struct measured_size){row->shape, differs(&choice.variant, found) ? same : -1};
+        sizes->count++;
+    }
 }
 
 int choose_measured_size(const struct variant *found, const struct measured_sizes *sizes, const struct shape *shape,

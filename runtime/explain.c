@@ -148,7 +148,8 @@ static void print_measured_sizes(att_session *session, const struct request *req
         choose_measured_sizes(session, request, &choice->variant, &sizes);
     for (int i = 0; i < sizes.count; i++) {
         struct choice own;
-        if (sizes.size[i].same != i || !choose_for_sizes(session, request, &sizes.size[i].shape, &own))
+        if (sizes.size[i].same != i ||
+            !choose_for_sizes(session, request, &choice->variant, &sizes.size[i].shape, &own))
             continue;
         text_print(text, "  launches of sizes near");
         choose_print_sizes(&sizes.size[i].shape, choice->variant.knobs.family, text);

@@ -1250,8 +1250,8 @@ Test(choose, launches_take_what_the_tables_know_of_their_sizes) {
             struct choice own;
             choose_measured_sizes(session, &request, &choice.variant, &sizes);
             cr_assert(size_class < 0 || (size_class >= RULE_CLASSES && size_class < RULE_CLASSES + sizes.count));
-            if (size_class >= 0 &&
-                choose_for_sizes(session, &request, &sizes.size[size_class - RULE_CLASSES].shape, &own))
+            if (size_class >= 0 && choose_for_sizes(session, &request, &choice.variant,
+                                                    &sizes.size[size_class - RULE_CLASSES].shape, &own))
                 snprintf(name, sizeof name, "%s", own.variant.name);
             others += size_class >= 0 && again;
             cr_expect_str_eq(name, first(session, hinted, NULL));
