@@ -23,7 +23,7 @@
 //$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = not by_role and block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
-//$ let products_within_step = block_m == 128
+//$ let products_within_step = plain and not by_role and not dq_in_turn
 //$ default overlap = intra_warpgroup if dq_in_turn or by_role or products_within_step else both
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
@@ -38,7 +38,7 @@
 //$ let step_n = 128 if head_dim <= 128 and head_dim_v <= 128 and score != custom_score else 64
 //$ require block_m == 128
 //$ end
-//$ note In steps of 128 queries, dQ goes to memory through shared memory. In shorter steps that would cost a stage of V, and was slower.
+//$ note There, dQ goes to memory through shared memory. With turns that was slower.
 //$ let dq_staged = products_within_step
 //$ tune target in [sm_90a]
 //$ tune block_m in [64, 128]
@@ -106,10 +106,8 @@
 //$ let dq_width = 0
 //$ let gradient_bytes = 0
 //$ end
-//$ note Where consumers take turns and steps are short, a turn lasts until dS is shared, for which the other consumer must have taken dQ of
-//$ note the step before. And with long rows, the values that a score keeps leave no room for dQ. In both cases dQ is taken before P is computed.
-//$ let turn_until_d_s_shared = pingpong_schedule and plain and dq_added and block_m == 64 and not dq_in_turn
-//$ let dq_first = turn_until_d_s_shared or (dq_added and score == custom_score and head_dim + head_dim_v > 128)
+//$ note With long rows, the values that a score keeps leave no room for dQ, which is taken before P is computed.
+//$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)
 //$ note The producer classifies tiles, and its other warps draw the random numbers of dropout. With dropout, and where bounds of tensors
 //$ note tell which tiles are seen, they take more registers if the consumers can spare them. Consumers with both gradients of long rows
@@ -138,9 +136,13 @@
 //$ let most_d_o_tiles = d_o_stages + consumers if apart else d_o_stages
 //$ let queries_released_early = apart and dropout == 0
 //$ note Registers have no room for the statistics of a whole step beside products of the next step, or what an expression or dropout keeps.
-//$ note Lanes share those of a step of 128 queries.
+//$ note Where no products of the next step are ahead, lanes share those of 128 queries, and load those of 64 queries in their order.
+//$ let rows_in_order = products_within_step and step_m == 64
 //$ let statistics_ahead = plain and not products_ahead and not products_within_step
 //$ note If they fit, K and V of the next item are loaded during this one.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
-//$ let key_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1
-//$ let shared_keys = (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
+//$ let value_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1
+//$ note Where only K of the next item fits besides, V is loaded as soon as the last product with V of this one has ended.
+//$ let values_apart = products_within_step and value_stages == 1 and key_bytes + block_n * 128 * panels + streamed_bytes <= target_shared_bytes
+//$ let key_stages = 2 if values_apart else value_stages
+//$ let shared_keys = (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024

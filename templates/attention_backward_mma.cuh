@@ -43,6 +43,7 @@
 //$ let column_warps = threads / block_n
 //$ let dq_column_warps = threads / block_m
 //$ let warp_queries = step_m / column_warps
+//$ let rows_in_order = false
 //$ let rows_padded = max(64, step_m)
 //$ let dq_width = head_dim
 //$ let vector_sums = target in [sm_90, sm_120]

@@ -155,10 +155,10 @@ static uint64_t bytes_read(att_session *session, att_kernel *kernel, float value
 Test(backward_nonfinite, a_nan_in_k_makes_no_row_of_dq_be_summed_again) {
     static const struct {
         const char *problem;
-        double most; /* times what finite inputs read; before: 5.1, 4.1, 4.8, 2.9, 8.9 */
+        double most; /* times what finite inputs read; without clear_nan.cuh: 5.1, 5.4, 4.8, 2.9, 8.9 */
     } cases[] = {
         {HOPPER "bf16 head_dim=64 mask=causal", 2},
-        {HOPPER "fp16 head_dim=128 mask=causal", 2.2},
+        {HOPPER "fp16 head_dim=128 mask=causal", 2.7},
         {HOPPER "fp16 head_dim=128 mask=causal deterministic=1", 2.4},
         {HOPPER "bf16 head_dim=192 mask=causal", 2.5},
         {HOPPER "bf16 head_dim=208 mask=causal", 7.2},

@@ -1,4 +1,4 @@
-//$ needs head_dim dq_ordered
+//$ needs head_dim dq_ordered dq_columns block_m
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh" if dq_ordered
 
@@ -16,7 +16,12 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             break;
         if (elected) {
             await_count(key_tiles_added(p, part.tile + consumer), part.before); //$ if dq_ordered
+            //$ if block_m == 128
             tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);
+            //$ else
+            tma_add(dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64), shared.dq[consumer],
+                    min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4);
+            //$ end
             tma_store_commit();
             tma_store_wait_read();
             barrier_arrive(&shared.dq_empty[consumer]);

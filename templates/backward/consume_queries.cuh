@@ -1,4 +1,4 @@
-//$ needs clears_nan apart d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs clears_nan apart value_stages rows_in_order d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/clear_nan.cuh" if clears_nan and (dq_added or apart)
 //$ include "backward/own_rows.cuh" if keys_in_registers
@@ -55,6 +55,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
+    __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
@@ -195,9 +196,12 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     //$ end
     template <bool MASKED>
-    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead, //$ if rows_in_order
+                                             int begin, int end) { // of queries 16 begin to 16 end - 1 of the step //$ if rows_in_order
+    __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) { //$ else
         //$ if clears_nan and dq_added
-        if constexpr (MASKED) // the scores of one query and this thread's two keys
+        if (MASKED && begin == 0) // the scores of one query and this thread's two keys //$ if rows_in_order
+        if constexpr (MASKED) // the scores of one query and this thread's two keys //$ else
             clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
         //$ elif clears_nan and apart
         if constexpr (MASKED && DK) { // the scores of this thread's queries and one key
@@ -216,6 +220,7 @@ template <bool DK, bool DV> struct KeysConsumer {
                            added,       //$ if added_ahead
                            kept_ahead,            //$ if slopes_differ and dropout == 1 and kept_stages == 1
                            kept_in_shared(ahead), //$ elif slopes_differ and dropout == 1
+                           begin, end, //$ if rows_in_order
                            lse2, query0, key);
     }
 
@@ -224,7 +229,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         wgmma_fence();
         multiply_own_rows<HEAD_DIM_V, STEP_M>(d_weight, v,                                          //$ if keys_in_registers
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight,                                                 //$ else
-                                          matrix_descriptor(shared.v[items.stage()][index], 0),
+                                          matrix_descriptor(shared.v[values().stage()][index], 0),
                                           matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         wgmma_commit();
     }

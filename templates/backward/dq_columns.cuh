@@ -1,4 +1,4 @@
-//$ needs consumers head_dim dq_columns dq_in_turn step_m panels
+//$ needs consumers head_dim dq_columns dq_in_turn dq_staged step_m panels
 //$ include "backward/part_of_dq.cuh"
 //$ include "target/sm_90_sums.cuh"
 
@@ -10,9 +10,10 @@ constexpr int D_S_READERS = 1;          // consumers that read a tile of dS
 constexpr int DQ_LATE = 0;              // number of steps by which dQ is multiplied late
 constexpr int TO_NEXT_PANEL = 64 * 128; // bytes of a panel of K
 //$ else
-constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS
-constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late
-constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel
+constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS //$ if not dq_staged
+constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late //$ if not dq_staged
+constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel //$ if not dq_staged
+constexpr int TO_NEXT_PANEL = 0; // not read: the columns are within a panel //$ else
 //$ end
 __device__ __forceinline__ int first_column(int) { return 0; }                      //$ if dq_in_turn
 __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUMNS; } //$ else
@@ -26,6 +27,9 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
         [&](int i) { return matrix_descriptor(&k[i][column / 64][0][column % 64], TO_NEXT_PANEL); });
 }
 
+//$ if dq_staged
+//$ include "backward/send_dq.cuh"
+//$ else
 // Adds the part to the sums of the step's queries.
 __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
     float *const to = dq_sums(p, sums) + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
@@ -35,3 +39,4 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
         if (HEAD_DIM % DQ_COLUMNS == 0 || column + 8 * i < HEAD_DIM)
             add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
+//$ end

@@ -1,4 +1,4 @@
-//$ needs d_s_of_keys products_within_step dq_ordered consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -14,7 +14,7 @@ struct DqPart {
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
-    Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, 64> v[VALUE_STAGES][CONSUMERS];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS^T, (keys, queries) //$ if d_s_of_keys
@@ -28,6 +28,7 @@ struct alignas(1024) SharedKeys {
     Shares shares; //$ if most_shares > 0
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
+    Barrier values_full, values_empty; //$ if values_apart
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
     Barrier kept_empty; //$ if dropout == 1 and kept_stages == 1
     Barrier d_s_full[2], d_s_empty[2]; //$ if dq_added and not products_within_step
@@ -81,6 +82,10 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.dq_full[consumer], 4); // warps
         barrier_init(&shared.dq_empty[consumer], 1);
     }
+    //$ end
+    //$ if values_apart
+    barrier_init(&shared.values_full, 1);
+    barrier_init(&shared.values_empty, CONSUMERS);
     //$ end
     barrier_init_fence();
 }

@@ -1,32 +1,52 @@
-//$ needs products_within_step mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
+//$ needs products_within_step values_apart mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
 
-// Loads K and V of an item, or K alone. Called by one thread.
+// Loads K of an item. Called by one thread. //$ if values_apart
+// Loads K and V of an item, or K alone. Called by one thread. //$ else
 template <bool READS_V>
 __device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
     Barrier *const full = &shared.keys_full[stage];
-    barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0)));
+    barrier_expect(full, BLOCK_N * 128 * PANELS);                                //$ if values_apart
+    barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0))); //$ else
 #pragma unroll 1
     for (int part = 0; part < KEY_PARTS; part++) {
         const int key = map_key(p, item.key0 + PART_KEYS * part);
 #pragma unroll 1
         for (int panel = 0; panel < PANELS; panel++)
             tma_load(shared.k[stage][part][panel], &params.k_map, full, panel * 64, key, kv_head, batch);
+        //$ if not values_apart
 #pragma unroll 1
         for (int panel = 0; READS_V && panel < PANELS_V; panel++)
             tma_load(shared.v[stage][part][panel], &params.v_map, full, panel * 64, key, kv_head, batch);
+        //$ end
     }
 }
+//$ if values_apart
+
+// Loads V of an item. Called by one thread.
+__device__ __forceinline__ void load_values(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item) {
+    const attention_params &p = own_sequence(params.backward.forward, item);
+    const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
+    barrier_expect(&shared.values_full, BLOCK_N * 128 * PANELS_V);
+#pragma unroll 1
+    for (int part = 0; part < KEY_PARTS; part++)
+#pragma unroll 1
+        for (int panel = 0; panel < PANELS_V; panel++)
+            tma_load(shared.v[0][part][panel], &params.v_map, &shared.values_full, panel * 64, map_key(p, item.key0 + PART_KEYS * part),
+                     kv_head, batch);
+}
+//$ end
 
 // One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries. //$ if products_within_step
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item. //$ else
 // Each lane copies 16 bytes of LSE or D per 64 queries.
 template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
+                                              Ring<1> values, //$ if values_apart
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
@@ -36,6 +56,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role and not products_within_step
     QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool more = true;
+    bool first = true; // step of the item //$ if values_apart
 #pragma unroll 1
     for (; more; ring.count++) {
         const attention_params &p = own_sequence(all, item);
@@ -82,6 +103,14 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
                 copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][i], from + i);
         }
         barrier_arrive_copied(q_full);
+        //$ if values_apart
+        if (first) {
+            barrier_wait(&shared.values_empty, values.parity() ^ 1);
+            if (elected)
+                load_values(params, shared, item);
+            first = false;
+        }
+        //$ end
         barrier_wait(&shared.d_o_empty[stage_d_o], ring_d_o.parity() ^ 1);
         if (elected) {
             if (empty)
@@ -138,6 +167,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], {items.count}, steps); //$ if values_apart
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);              //$ else
     }
 }

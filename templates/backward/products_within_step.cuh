@@ -1,4 +1,4 @@
-//$ needs consumers step_m
+//$ needs consumers step_m rows_in_order values_apart
 
 // Schedule of a consumer: all products of a step are issued and awaited within the step, so that registers hold S and dP of one step at a
 // time. dP is multiplied during the exponentials, dV while the consumers wait for each other's dS, and dK while dQ goes to shared memory.
@@ -7,14 +7,29 @@
 // other, after their dQ of it was complete. (Stages of Q would not do: an item without queries takes one.)
 template <bool DK, bool DV> __device__ __forceinline__ int d_s_buffer(const KeysConsumer<DK, DV> &c) { return c.parts_of_dq % 2; }
 
+//$ if rows_in_order
+// Computes P^T from S^T, and dS^T, whose transpose it stores to shared memory. Half of P^T is computed while dP^T is multiplied, the other
+// half with dS^T: there the compiler puts arithmetic of dS between exponentials, of which a warp issues one in eight clocks. LSE is loaded again for
+// the other half, behind a barrier: otherwise the compiler would compute most of it before the wait, or wait before all of it.
+//$ else
 // Computes P^T from S^T, and dS^T, whose transpose it stores to shared memory. Nothing but the wait for dP^T separates the two, so the
 // compiler puts arithmetic of dS between exponentials: a warp issues two instructions for one, which takes eight clocks.
+//$ end
 template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_step(KeysConsumer<DK, DV> &c) {
     const int key = c.first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
-    c.template weigh_as<MASKED>(own_sequence(c.all, c.item()), {}, c.step().first, key, 0);
+    const attention_params &p = own_sequence(c.all, c.item());
+    //$ if rows_in_order
+    c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, 0, STEP_M / 32);
+    c.await_d_o(0); // does not wait, but keeps the next loads behind it
+    c.load_lse2(0);
+    //$ else
+    c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0);
+    //$ end
     c.load_dots();
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);
+    c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, STEP_M / 32, STEP_M / 16); //$ if rows_in_order
+    if (c.last) release(&c.shared.values_empty); //$ if values_apart
     unsigned short *const place = c.d_s_place(d_s_buffer(c));
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
@@ -33,6 +48,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
     c.await_queries(0);
     if (!c.enter_step()) {
         c.await_d_o(0);
+        //$ if values_apart
+        barrier_wait(&c.shared.values_full, c.values().parity());
+        c.await_warps();
+        release(&c.shared.values_empty);
+        //$ end
         c.pass_last_step();
         return;
     }
@@ -41,6 +61,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
     do {
         c.multiply_scores(0);
         c.await_d_o(0);
+        barrier_wait(&c.shared.values_full, c.values().parity()); //$ if values_apart
         c.multiply_d_weights(0);
         c.load_lse2(0);
         wgmma_wait<1>();

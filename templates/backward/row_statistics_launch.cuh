@@ -1,4 +1,4 @@
-//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares
+//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
@@ -13,9 +13,14 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 }
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
 
+//$ if rows_in_order
+// Returns the position of a query's numbers in these rows.
+__device__ __forceinline__ int row_place(int query) { return query; }
+//$ else
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
 // to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma.
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
+//$ end
 
 // Eight elements, which TMA requires to be aligned. //$ if algorithm == flash_async
 // Eight elements, at any alignment.        //$ else

@@ -1,4 +1,4 @@
-//$ needs mask dropout kept_stages bias_copied added_ahead dq_added dq_in_turn dq_first pingpong_schedule turn_until_d_s_shared queries_released_early
+//$ needs mask dropout kept_stages bias_copied added_ahead dq_added dq_in_turn dq_first pingpong_schedule queries_released_early
 //$ include "backward/turns.cuh" if pingpong_schedule
 
 // Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
@@ -15,7 +15,6 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
         wgmma_wait<DV>();
         c.weigh_gradients();
         c.share(); //$ if dq_added
-        pass_turn(c.index); //$ if turn_until_d_s_shared
         c.add_dk();
     }
     if constexpr (DK && DV)
@@ -33,7 +32,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     }
     if constexpr (DK) c.release_queries(); //$ if queries_released_early
     c.release_queries();                   //$ else
-    c.load_lse2(1); // before dQ, for the same reason //$ if not turn_until_d_s_shared
+    c.load_lse2(1); // before dQ, for the same reason
     if constexpr (DQ)
         c.multiply_dq();
     c.find_added(1); //$ if added_ahead and not dq_first
@@ -42,12 +41,11 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     c.take_dq();      //$ if dq_first
     wgmma_wait<DQ>(); //$ else
     wgmma_settle(c.s);
-    c.load_lse2(1); // before the turn: such loads are slow while products of the other consumer run //$ if turn_until_d_s_shared
     c.find_added(1); //$ if added_ahead and dq_first
     c.fill_bias(1);  //$ if bias_copied and not added_ahead
     take_turn(c.index); //$ if pingpong_schedule
     c.weigh(1);
-    pass_turn(c.index); //$ if pingpong_schedule and not turn_until_d_s_shared
+    pass_turn(c.index); //$ if pingpong_schedule
     //$ if queries_released_early
     if constexpr (!DK)
         if (!c.last_ahead)
@@ -77,7 +75,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
     wgmma_wait<0>();
     wgmma_settle(c.s);
     c.fill_bias(0); //$ if bias_copied and not added_ahead
-    take_turn(c.index); //$ if turn_until_d_s_shared
     c.weigh(0);
     if constexpr (!DK) c.release_queries(); //$ if queries_released_early
     c.await_d_o(0);
@@ -93,7 +90,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
         //$ else
         take_step<DK, DV, false>(c);
         //$ end
-    pass_turn(c.index); //$ if turn_until_d_s_shared
     c.finish_last_dq(); //$ if dq_added and not dq_in_turn
     c.pass_last_step();
 }

@@ -1,7 +1,25 @@
-//$ needs step_m statistics_ahead products_within_step
+//$ needs rows_in_order step_m statistics_ahead products_within_step
 //$ include "backward/load_statistics.cuh" if not products_within_step
 
-//$ if products_within_step
+//$ if rows_in_order
+// A thread's numbers for the queries of a step: LSE in base 2, or D. Those of neighbouring queries are loaded together.
+struct Statistics {
+    float2 pairs[STEP_M / 8];
+
+    __device__ __forceinline__ void load(const float (&of_step)[STEP_M]) {
+#pragma unroll
+        for (int i = 0; i < STEP_M / 8; i++)
+            pairs[i] = *reinterpret_cast<const float2 *>(&of_step[8 * i + static_cast<int>(threadIdx.x) % 4 * 2]);
+    }
+    // Sets `number` to those of queries 16 j to 16 j + 15, [2 h + e].
+    __device__ __forceinline__ void get(float (&number)[4], int j) const {
+        number[0] = pairs[2 * j].x;
+        number[1] = pairs[2 * j].y;
+        number[2] = pairs[2 * j + 1].x;
+        number[3] = pairs[2 * j + 1].y;
+    }
+};
+//$ elif products_within_step
 // The numbers for the queries of a step: LSE in base 2, or D. Each lane holds those of every eighth of its queries, and the eight lanes
 // that have the same queries pass them to each other: if every lane loaded its own, a third of all accesses to shared memory would be these.
 struct Statistics {

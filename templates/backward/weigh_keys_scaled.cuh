@@ -1,8 +1,9 @@
-//$ needs step_m mask score added_ahead
+//$ needs step_m mask score added_ahead rows_in_order
 //$ include "backward/score_keys.cuh" if score == custom_score
 //$ let names_pairs = mask != custom_mask or (score == custom_score and not added_ahead)
 
 // S^T -> P^T, which is also the slopes. `lse2`: the statistics of queries from query0 on; key0: the key of the thread's first row.
+// Of queries 16 begin to 16 end - 1. //$ if rows_in_order
 // Bit i of `seen` is for element i. //$ if mask == custom_mask
 // `added`: what the score adds to the scaled products. //$ if added_ahead
 template <bool MASKED>
@@ -10,10 +11,12 @@ __device__ __forceinline__ void weigh_keys(float (&s)[STEP_M / 2], const attenti
                                            const ScoreKeys &keys, //$ if score == custom_score and not added_ahead
                                            unsigned seen, //$ if mask == custom_mask
                                            const float (&added)[STEP_M / 2], //$ if added_ahead
+                                           int begin, int end, //$ if rows_in_order
                                            const Statistics &lse2, int query0, int key0) {
     const int first = query0 + static_cast<int>(threadIdx.x) % 4 * 2; //$ if names_pairs
 #pragma unroll
-    for (int j = 0; j < STEP_M / 16; j++) {
+    for (int j = begin; j < end; j++) { //$ if rows_in_order
+    for (int j = 0; j < STEP_M / 16; j++) { //$ else
         float lse2_of[4];
         lse2.get(lse2_of, j);
 #pragma unroll

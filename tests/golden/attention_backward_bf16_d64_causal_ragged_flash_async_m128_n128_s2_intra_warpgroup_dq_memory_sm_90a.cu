@@ -60,6 +60,7 @@
      target/sm_90_store_transposed.cuh
      backward/dq_rows.cuh
      backward/part_of_dq.cuh
+     backward/send_dq.cuh
      backward/products_within_step.cuh
 
    Knobs
@@ -95,7 +96,6 @@
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
-     key_bytes           32768              block_n * 128 * (panels + panels_v)
      bias_bytes          0                  0
      kept_bytes          0                  0
      step_bytes          17456              step_m * (128 * panels + 8) + bias_bytes + 48
@@ -105,8 +105,9 @@
      d_o_stages          2                  2
      most_d_o_tiles      2                  d_o_stages
      streamed_bytes      166216             fixed_bytes + d_o_stages * d_o_bytes
-     key_stages          2                  2
-     shared_keys         232448             (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
+     value_stages        2                  2
+     key_stages          2                  value_stages
+     shared_keys         232448             (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 128 - 1) / 128 * 8), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
@@ -125,23 +126,34 @@ constexpr int HEAD_DIM = 64;
 constexpr int HEAD_DIM_V = 64;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
-constexpr bool BFLOAT16 = true;         // dtype == bf16
-constexpr int STEP_M = 128;             // block_m
+// dtype == bf16
+constexpr bool BFLOAT16 = true;
+// block_m
+constexpr int STEP_M = 128;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
-constexpr int ROWS_PADDED = 128;        // step_m
+// step_m
+constexpr int ROWS_PADDED = 128;
 constexpr int ROW_NUMBERS = 2;
-constexpr int PANELS = 1;               // (head_dim + 63) / 64
-constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
+// (head_dim + 63) / 64
+constexpr int PANELS = 1;
+// (head_dim_v + 63) / 64
+constexpr int PANELS_V = 1;
 constexpr int DQ_COLUMNS = 64;
-constexpr int DQ_WIDTH = 64;            // head_dim
-constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
+// head_dim
+constexpr int DQ_WIDTH = 64;
+// 128 * (consumers + 1)
+constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 24;
 constexpr int CONSUMER_REGISTERS = 240;
 constexpr int D_O_STAGES = 2;
-constexpr int MOST_D_O_TILES = 2;       // d_o_stages
+// d_o_stages
+constexpr int MOST_D_O_TILES = 2;
+constexpr int VALUE_STAGES = 2;
+// value_stages
 constexpr int KEY_STAGES = 2;
-constexpr int SHARED_KEYS = 232448;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
+// (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+constexpr int SHARED_KEYS = 232448;
 
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumer warpgroups of 64 rows each multiply them by wgmma.
@@ -1628,7 +1640,7 @@ struct DqPart {
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
-    Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, 64> v[VALUE_STAGES][CONSUMERS];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS, (queries, keys)
@@ -1661,7 +1673,6 @@ template <bool READS_V> __device__ __forceinline__ Panels<PANELS_V, STEP_M> *d_o
 }
 
 // backward/produce_queries.cuh
-
 // Loads K and V of an item, or K alone. Called by one thread.
 template <bool READS_V>
 __device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
@@ -1871,6 +1882,8 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
         dq, [&](int i) { return matrix_descriptor(d_s[i][index], 0); }, [&](int i) { return matrix_descriptor(k[i], 0); });
 }
 
+// backward/send_dq.cuh
+
 // Tells the adding warp where the part in shared memory belongs.
 __device__ __forceinline__ void publish_part_of_dq(SharedKeys &shared, int index, DqPart part) {
     if (threadIdx.x % 128 == 0)
@@ -1935,6 +1948,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
+    __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
@@ -2001,7 +2015,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight,
-                                          matrix_descriptor(shared.v[items.stage()][index], 0),
+                                          matrix_descriptor(shared.v[values().stage()][index], 0),
                                           matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
@@ -2087,7 +2101,8 @@ template <bool DK, bool DV> __device__ __forceinline__ int d_s_buffer(const Keys
 // compiler puts arithmetic of dS between exponentials: a warp issues two instructions for one, which takes eight clocks.
 template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_step(KeysConsumer<DK, DV> &c) {
     const int key = c.first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
-    c.template weigh_as<MASKED>(own_sequence(c.all, c.item()), {}, c.step().first, key, 0);
+    const attention_params &p = own_sequence(c.all, c.item());
+    c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0);
     c.load_dots();
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);

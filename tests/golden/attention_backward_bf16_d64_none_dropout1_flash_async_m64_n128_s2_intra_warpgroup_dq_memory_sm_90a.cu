@@ -100,7 +100,6 @@
      block_threads       384                128 * (consumers + 1)
      producer_registers  56                 56
      consumer_registers  224                224
-     key_bytes           32768              block_n * 128 * (panels + panels_v)
      bias_bytes          0                  0
      kept_bytes          1024               step_m * block_n / 8
      step_bytes          8752               step_m * (128 * panels + 8) + bias_bytes + 48
@@ -110,8 +109,9 @@
      d_o_stages          2                  2
      most_d_o_tiles      2                  d_o_stages
      streamed_bytes      68936              fixed_bytes + d_o_stages * d_o_bytes
-     key_stages          2                  2
-     shared_keys         135168             (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
+     value_stages        2                  2
+     key_stages          2                  value_stages
+     shared_keys         135168             (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
@@ -130,24 +130,36 @@ constexpr int HEAD_DIM = 64;
 constexpr int HEAD_DIM_V = 64;
 constexpr int BLOCK_N = 128;
 constexpr int STAGES = 2;
-constexpr bool BFLOAT16 = true;         // dtype == bf16
-constexpr int STEP_M = 64;              // block_m
+// dtype == bf16
+constexpr bool BFLOAT16 = true;
+// block_m
+constexpr int STEP_M = 64;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
-constexpr int ROWS_PADDED = 64;         // step_m
+// step_m
+constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
-constexpr int PANELS = 1;               // (head_dim + 63) / 64
-constexpr int PANELS_V = 1;             // (head_dim_v + 63) / 64
-constexpr int DQ_COLUMNS = 64;          // head_dim
-constexpr int DQ_WIDTH = 64;            // head_dim
-constexpr int BLOCK_THREADS = 384;      // 128 * (consumers + 1)
+// (head_dim + 63) / 64
+constexpr int PANELS = 1;
+// (head_dim_v + 63) / 64
+constexpr int PANELS_V = 1;
+// head_dim
+constexpr int DQ_COLUMNS = 64;
+// head_dim
+constexpr int DQ_WIDTH = 64;
+// 128 * (consumers + 1)
+constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 56;
 constexpr int CONSUMER_REGISTERS = 224;
 constexpr int KEPT_STAGES = 2;
 constexpr int D_O_STAGES = 2;
-constexpr int MOST_D_O_TILES = 2;       // d_o_stages
+// d_o_stages
+constexpr int MOST_D_O_TILES = 2;
+constexpr int VALUE_STAGES = 2;
+// value_stages
 constexpr int KEY_STAGES = 2;
-constexpr int SHARED_KEYS = 135168;     // (key_stages * key_bytes + streamed_bytes + 1023) / 1024 * 1024
+// (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+constexpr int SHARED_KEYS = 135168;
 
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
 // consumer warpgroups of 64 rows each multiply them by wgmma.
@@ -1549,7 +1561,7 @@ constexpr int ITEMS_KEPT = KEY_STAGES;
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, 64> k[KEY_STAGES][CONSUMERS];
-    Panels<PANELS_V, 64> v[KEY_STAGES][CONSUMERS];
+    Panels<PANELS_V, 64> v[VALUE_STAGES][CONSUMERS];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES]; // directly after V, whose place has more of these tiles if V is not read
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<STEP_M / 64, 64> d_s[2][CONSUMERS]; // dS, (queries, keys)
@@ -1580,7 +1592,6 @@ template <bool READS_V> __device__ __forceinline__ Panels<PANELS_V, STEP_M> *d_o
 }
 
 // backward/produce_queries.cuh
-
 // Loads K and V of an item, or K alone. Called by one thread.
 template <bool READS_V>
 __device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
@@ -1868,6 +1879,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 
     __device__ __forceinline__ const Item &item() const { return shared.item[items.stage()]; }
+    __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
 
@@ -1949,7 +1961,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void multiply_d_weights(int ahead) {
         wgmma_fence();
         multiply_rows<HEAD_DIM_V, STEP_M>(d_weight,
-                                          matrix_descriptor(shared.v[items.stage()][index], 0),
+                                          matrix_descriptor(shared.v[values().stage()][index], 0),
                                           matrix_descriptor(d_o_tiles<DK>(shared)[d_o(ahead).stage()], 0));
         wgmma_commit();
     }
