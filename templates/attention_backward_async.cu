@@ -59,7 +59,7 @@
 //$ tensor_map v rows part_keys cols 64
 //$ tensor_map d_o rows step_m cols 64
 //$ include "params/attention_backward_tma.h"
-//$ include "target/sm_90a_copies.cuh"
+//$ include "target/sm_90a_async.cuh" if tma_statistics else "target/sm_90a_copies.cuh"
 //$ include "target/sm_90.cuh"
 //$ include "pipeline/ring.cuh"
 //$ include "pipeline/release_by_thread.cuh"

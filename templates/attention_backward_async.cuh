@@ -139,6 +139,8 @@
 //$ note Where no products of the next step are ahead, lanes share those of 128 queries, and load those of 64 queries in their order.
 //$ let rows_in_order = products_within_step and step_m == 64
 //$ let statistics_ahead = plain and not products_ahead and not products_within_step
+//$ note TMA loads the statistics where that was faster. Between steps consumers have a fence there, so that it may overwrite what they read.
+//$ let tma_statistics = dq_added and plain and block_m == 64
 //$ note If they fit, K and V of the next item are loaded during this one.
 //$ let streamed_bytes = fixed_bytes + d_o_stages * d_o_bytes
 //$ let value_stages = 2 if 2 * key_bytes + streamed_bytes <= target_shared_bytes else 1

@@ -1,6 +1,6 @@
-/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, and additions
-   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a
-   copy is issued, so that copying cannot fail. */
+/* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, copies of
+   floats to shared memory (cp.async.bulk), and additions of floats in shared memory to those in global memory
+   (cp.reduce.async.bulk). See units.h. All checks are made when a copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -12,6 +12,7 @@ enum { CHUNK = 16, SWIZZLE_BYTES = 128 };
 static size_t row_bytes(const struct host_map *map) { return (size_t)map->box[0] * (size_t)map->element; }
 static int box_rows(const struct host_map *map) { return map->box[1] * map->box[2]; }
 static size_t box_bytes(const struct host_map *map) { return row_bytes(map) * (size_t)box_rows(map); }
+static size_t copy_bytes(const struct copy *copy) { return copy->floats ? copy->bytes : box_bytes(&copy->map); }
 
 /* The part of a box's row that is within the tensor: columns [col, end) of the box; empty if there is none. */
 struct part {
@@ -59,8 +60,14 @@ static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     }
 }
 
-/* Reports and counts the access to the tensor. */
-static void access_tensor(struct block *block, const struct copy *copy) {
+/* Reports and counts the access to global memory; additions count themselves. */
+static void access_global(struct block *block, const struct copy *copy) {
+    if (copy->floats && copy->load)
+        order_access(block, copy->floats, copy->bytes, false, copy->pc);
+    if (copy->floats && copy->load && block->launch->mode == ATT_HOST_CHECK)
+        block->shown->count[ATTILE_GLOBAL_READ] += copy->bytes;
+    if (copy->floats)
+        return;
     for (int row = 0; row < box_rows(&copy->map); row++) {
         const struct part part = inside(copy, row);
         order_access(block, part.data, part_bytes(copy, &part), !copy->load, copy->pc);
@@ -69,18 +76,20 @@ static void access_tensor(struct block *block, const struct copy *copy) {
     }
 }
 
-/* Copies between the tensor and the shared memory of one block. */
-static void copy_box(struct block *block, const struct copy *copy) {
-    order_access(block, block->shared + copy->shared, box_bytes(&copy->map), copy->load, copy->pc);
+/* Copies between global memory and the shared memory of one block. */
+static void copy_data(struct block *block, const struct copy *copy) {
+    order_access(block, block->shared + copy->shared, copy_bytes(copy), copy->load, copy->pc);
     race_ignore_begin();
-    for (int row = 0; row < box_rows(&copy->map); row++)
+    if (copy->floats)
+        memcpy(block->shared + copy->shared, copy->floats, copy->bytes);
+    for (int row = 0; !copy->floats && row < box_rows(&copy->map); row++)
         copy_row(copy, block->shared, row);
     race_ignore_end();
     if (block->launch->mode == ATT_HOST_CHECK)
-        block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += box_bytes(&copy->map);
+        block->shown->count[copy->load ? ATTILE_SHARED_WRITTEN : ATTILE_SHARED_READ] += copy_bytes(copy);
 }
 
-/* Delivers the box to one block of the cluster, and its bytes to the barrier there. */
+/* Delivers the data to one block of the cluster, and its bytes to the barrier there. */
 static void deliver(struct block *asking, struct transaction *barrier, const struct copy *copy) {
     struct block *block = barrier->block;
     if (block != asking && block_ended(block)) {
@@ -90,10 +99,10 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
         launch_fault(block->launch, &fault);
         return;
     }
-    copy_box(block, copy);
+    copy_data(block, copy);
     order_access(block, barrier->word, sizeof *barrier->word, false, copy->pc);
     order_done(block, transaction_slot(barrier), barrier->phase);
-    transaction_bytes(barrier, (int)box_bytes(&copy->map));
+    transaction_bytes(barrier, (int)copy_bytes(copy));
 }
 
 static void add_atomically(float *to, float value) {
@@ -110,7 +119,7 @@ static void add_floats(struct block *block, const struct copy *copy) {
     const float *values = (const float *)(block->shared + copy->shared);
     order_access(block, values, copy->bytes, false, copy->pc);
     for (size_t i = 0; i < copy->bytes / sizeof *values; i++)
-        add_atomically(&copy->sums[i], values[i]);
+        add_atomically(&copy->floats[i], values[i]);
     if (block->launch->mode == ATT_HOST_CHECK) {
         block->shown->count[ATTILE_SHARED_READ] += copy->bytes;
         block->shown->count[ATTILE_GLOBAL_WRITTEN] += copy->bytes;
@@ -120,17 +129,16 @@ static void add_floats(struct block *block, const struct copy *copy) {
 static void perform(struct block *block, const struct copy *copy) {
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
     void *self = order_be_unit(block, identity, "TMA", ORDER_COPIES + copy->copier);
-    if (!copy->sums)
-        access_tensor(block, copy);
+    access_global(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
             if (copy->barrier[rank])
                 deliver(block, copy->barrier[rank], copy);
     } else {
-        if (copy->sums)
+        if (copy->floats)
             add_floats(block, copy);
         else
-            copy_box(block, copy);
+            copy_data(block, copy);
         block->units->thread[copy->fiber->index].storing--;
         order_done(block, ORDER_STORES + copy->fiber->index / ATTILE_WARP, 0);
         race_release(block->launch);
@@ -186,20 +194,21 @@ static void check_tensor(struct fiber *fiber, const struct copy *copy, int line)
     }
 }
 
-/* Finds the barriers that count the bytes of a load. Its destination is NaN until the bytes have arrived. */
-static void find_targets(struct fiber *fiber, const struct attile_box *box, struct copy *copy, int line) {
+/* Finds the barriers that count the bytes of a load, in the blocks of `mask`, 0 = this one. Its destination is NaN until
+   the bytes have arrived. */
+static void find_targets(struct fiber *fiber, void *barrier, unsigned mask, struct copy *copy, int line) {
     struct cluster *cluster = fiber->block->cluster;
-    unsigned mask = box->mask ? box->mask : 1u << fiber->block->shown->rank;
+    mask = mask ? mask : 1u << fiber->block->shown->rank;
     if (mask >> cluster->blocks)
         fiber_refuse(fiber, line, NULL, "tma_load_multicast to ranks 0x%x of a cluster of %u blocks", mask,
                      cluster->blocks);
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
         if (mask >> rank & 1)
-            copy->barrier[rank] = transaction_find(fiber, cluster->block[rank], box->barrier, line);
+            copy->barrier[rank] = transaction_find(fiber, cluster->block[rank], barrier, line);
     race_ignore_begin();
     for (unsigned rank = 0; rank < cluster->blocks; rank++)
         if (mask >> rank & 1)
-            memset(cluster->block[rank]->shared + copy->shared, 0xff, box_bytes(&copy->map));
+            memset(cluster->block[rank]->shared + copy->shared, 0xff, copy_bytes(copy));
     race_ignore_end();
 }
 
@@ -229,7 +238,7 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     memcpy(copy.place, box->place, sizeof copy.place);
     check_tensor(fiber, &copy, line);
     if (copy.load) {
-        find_targets(fiber, box, &copy, line);
+        find_targets(fiber, box->barrier, box->mask, &copy, line);
     } else {
         units->thread[index].stores++;
         units->thread[index].storing++;
@@ -237,32 +246,38 @@ void units_box(struct attile_block *shown, unsigned index, const struct attile_b
     issue(block, &copy);
 }
 
-void units_add(struct attile_block *shown, unsigned index, float *to, const void *shared, int bytes, int line) {
+void units_floats(struct attile_block *shown, unsigned index, const struct attile_floats *asked, int line) {
     struct fiber *fiber = fiber_of(shown, index);
     struct block *block = fiber->block;
     struct units *units = block->units;
     order_use_couriers(block);
     fiber_check_dependency(fiber, line, NULL);
-    size_t place = (size_t)((const unsigned char *)shared - block->shared), size = (size_t)bytes;
+    const char *name = asked->barrier ? "tma_load_floats" : "tma_add";
+    size_t place = (size_t)((unsigned char *)asked->shared - block->shared), size = (size_t)asked->bytes;
     struct buffer buffer, nearest;
-    if (bytes <= 0 || bytes % CHUNK || place % CHUNK || (uintptr_t)to % CHUNK || place > shown->shared_size ||
-        size > shown->shared_size - place)
+    if (asked->bytes <= 0 || size % CHUNK || place % CHUNK || (uintptr_t)asked->global % CHUNK ||
+        place > shown->shared_size || size > shown->shared_size - place)
         fiber_refuse(fiber, line, NULL,
-                     "tma_add: %d bytes at byte %zu of %llu bytes of shared memory to %p, expected them within, all at "
+                     "%s: %d bytes at byte %zu of %llu bytes of shared memory and at %p, expected them within, all at "
                      "multiples of %d",
-                     bytes, place, shown->shared_size, (void *)to, CHUNK);
-    if (!memory_find(block->launch->memory, (uintptr_t)to, size, &buffer, &nearest))
-        fiber_refuse(fiber, line, NULL, "out of bounds: tma_add: the %d bytes at %p are not within one buffer", bytes,
-                     (void *)to);
-    check_room(fiber, "tma_add", line);
-    struct copy copy = {.sums = to,
+                     name, asked->bytes, place, shown->shared_size, (void *)asked->global, CHUNK);
+    if (!memory_find(block->launch->memory, (uintptr_t)asked->global, size, &buffer, &nearest))
+        fiber_refuse(fiber, line, NULL, "out of bounds: %s: the %d bytes at %p are not within one buffer", name,
+                     asked->bytes, (void *)asked->global);
+    check_room(fiber, name, line);
+    struct copy copy = {.floats = asked->global,
                         .bytes = size,
                         .shared = place,
+                        .load = asked->barrier,
                         .fiber = fiber,
                         .copier = units->copies_asked++ % ORDER_COPIERS,
                         .pc = __builtin_return_address(0)};
-    units->thread[index].stores++;
-    units->thread[index].storing++;
+    if (copy.load) {
+        find_targets(fiber, asked->barrier, 0, &copy, line);
+    } else {
+        units->thread[index].stores++;
+        units->thread[index].storing++;
+    }
     issue(block, &copy);
 }
 

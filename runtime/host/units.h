@@ -41,8 +41,8 @@ struct transaction {
 struct copy {
     struct host_map map; /* for a box, with its place */
     int place[4];
-    float *sums;   /* destination of the addition; null = a box is copied */
-    size_t bytes;  /* of the added floats */
+    float *floats; /* in global memory, which are loaded or to which floats are added; null = a box is copied */
+    size_t bytes;  /* of the floats */
     size_t shared; /* offset */
     bool load;
     struct transaction *barrier[ATTILE_CLUSTER]; /* by rank, of each block that a load writes to; others null */
@@ -130,7 +130,7 @@ unsigned transaction_slot(const struct transaction *transaction);
 
 /* tma.c */
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line);
-void units_add(struct attile_block *shown, unsigned index, float *to, const void *shared, int bytes, int line);
+void units_floats(struct attile_block *shown, unsigned index, const struct attile_floats *floats, int line);
 void units_boxes(struct attile_block *shown, unsigned index, int operation, int line);
 void copy_run(struct block *block, unsigned which); /* of units->copy */
 

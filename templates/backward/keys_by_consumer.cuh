@@ -1,4 +1,4 @@
-//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -58,9 +58,10 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.keys_empty[stage], CONSUMERS);              //$ else
     }
     for (int stage = 0; stage < STAGES; stage++) {
-        // arrivals: one for the bytes of Q, one for each lane that copies statistics
+        // arrivals: one for the bytes of Q, one for each lane that copies statistics //$ if not tma_statistics
         barrier_init(&shared.q_full[stage], 1 + 32 + DRAWERS); // plus the warps that draw       //$ if dropout == 1
         barrier_init(&shared.q_full[stage], 1 + 32 + 32); // plus the lanes that copy a bias     //$ elif bias_copied
+        barrier_init(&shared.q_full[stage], 1);                                                  //$ elif tma_statistics
         barrier_init(&shared.q_full[stage], 1 + 32);                                             //$ else
         barrier_init(&shared.q_empty[stage], CONSUMERS);     //$ if dq_added
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps //$ else

@@ -34,7 +34,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.keys_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < STAGES; stage++) {
-        barrier_init(&shared.q_full[stage], 1 + 32);         // the bytes of Q, and lanes that copy statistics
+        barrier_init(&shared.q_full[stage], 1);
         barrier_init(&shared.q_empty[stage], 4 * CONSUMERS); // warps
     }
     for (int stage = 0; stage < D_O_STAGES; stage++) {

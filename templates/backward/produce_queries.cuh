@@ -1,4 +1,4 @@
-//$ needs products_within_step values_apart mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
+//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
@@ -43,14 +43,14 @@ __device__ __forceinline__ void load_values(const attention_backward_tma_params 
 
 // One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries. //$ if products_within_step
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item. //$ else
-// Each lane copies 16 bytes of LSE or D per 64 queries.
+// Each lane copies 16 bytes of LSE or D per 64 queries. //$ if not tma_statistics
 template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<1> values, //$ if values_apart
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32; //$ if not tma_statistics
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step //$ if dq_in_turn
     int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role and not products_within_step
@@ -90,12 +90,20 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(q_full);
             else
-                barrier_expect(q_full, STEP_M * 128 * PANELS);
+                barrier_expect(q_full, STEP_M * 128 * PANELS + 2 * STEP_M * 4); //$ if tma_statistics
+                barrier_expect(q_full, STEP_M * 128 * PANELS);                   //$ else
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !empty; panel++)
                 tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
+            //$ if tma_statistics
+            if (!empty) {
+                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_full);
+                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_full);
+            }
+            //$ end
         }
+        //$ if not tma_statistics
         if (!empty) {
             const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
 #pragma unroll
@@ -103,6 +111,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
                 copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][i], from + i);
         }
         barrier_arrive_copied(q_full);
+        //$ end
         //$ if values_apart
         if (first) {
             barrier_wait(&shared.values_empty, values.parity() ^ 1);

@@ -78,6 +78,13 @@ __device__ __forceinline__ void tma_store(const tensor_map *map, const void *sha
                  "r"(shared_address(shared)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
+// Loads floats from memory into shared memory, both aligned to 16 bytes; the barrier counts their bytes.
+__device__ __forceinline__ void tma_load_floats(float *shared, const float *from, int bytes, Barrier *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(shared)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
 // Adds floats in shared memory to those at `to`, each atomically; both are aligned to 16 bytes. Joins the current bulk group.
 __device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),

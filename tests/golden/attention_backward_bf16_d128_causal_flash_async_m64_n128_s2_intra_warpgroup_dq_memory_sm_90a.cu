@@ -36,7 +36,6 @@
      backward/scores_by_chunks.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
-     target/sm_90a_copies.cuh
      target/sm_90a_async.cuh
      pipeline/ring.cuh
      pipeline/release_by_thread.cuh
@@ -1086,6 +1085,13 @@ __device__ __forceinline__ void tma_load(void *shared, const tensor_map *map, Ba
                  "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
                  : "memory");
 }
+// Loads floats from memory into shared memory, both aligned to 16 bytes; the barrier counts their bytes.
+__device__ __forceinline__ void tma_load_floats(float *shared, const float *from, int bytes, Barrier *barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(shared)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
 // Adds floats in shared memory to those at `to`, each atomically; both are aligned to 16 bytes. Joins the current bulk group.
 __device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes) {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
@@ -1118,21 +1124,6 @@ template <int COUNT> __device__ __forceinline__ void wgmma_settle(float (&sum)[C
 __device__ __forceinline__ unsigned long long matrix_descriptor(const void *shared, int panel_bytes) {
     return static_cast<unsigned long long>((shared_address(shared) & 0x3ffff) >> 4) |
            static_cast<unsigned long long>((panel_bytes & 0x3ffff) >> 4) << 16 | 1024ull >> 4 << 32 | 1ull << 62;
-}
-
-#endif
-
-// target/sm_90a_copies.cuh
-#ifndef ATTILE_HOST
-
-// --- cp.async: a thread copies 16 bytes to shared memory without going through registers
-
-__device__ __forceinline__ void copy_piece(void *shared, const void *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(from) : "memory");
-}
-// Arrives when all earlier copies of this thread are complete.
-__device__ __forceinline__ void barrier_arrive_copied(Barrier *barrier) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 #endif
@@ -1741,14 +1732,12 @@ __device__ __forceinline__ void load_values(const attention_backward_tma_params 
 }
 
 // One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries.
-// Each lane copies 16 bytes of LSE or D per 64 queries.
 template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<1> values,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool elected = elect_one();
     QueryTiles walk = queries_of(own_sequence(all, item), item);
     bool more = true;
@@ -1774,19 +1763,16 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(q_full);
             else
-                barrier_expect(q_full, STEP_M * 128 * PANELS);
+                barrier_expect(q_full, STEP_M * 128 * PANELS + 2 * STEP_M * 4);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !empty; panel++)
                 tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
+            if (!empty) {
+                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_full);
+                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_full);
+            }
         }
-        if (!empty) {
-            const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
-#pragma unroll
-            for (int i = lane % 16 * 4; i < STEP_M; i += 64)
-                copy_piece(&(lane < 16 ? shared.lse2 : shared.dot)[stage][i], from + i);
-        }
-        barrier_arrive_copied(q_full);
         if (first) {
             barrier_wait(&shared.values_empty, values.parity() ^ 1);
             if (elected)
@@ -2320,8 +2306,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.keys_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < STAGES; stage++) {
-        // arrivals: one for the bytes of Q, one for each lane that copies statistics
-        barrier_init(&shared.q_full[stage], 1 + 32);
+        barrier_init(&shared.q_full[stage], 1);
         barrier_init(&shared.q_empty[stage], CONSUMERS);
     }
     for (int stage = 0; stage < MOST_D_O_TILES; stage++) {

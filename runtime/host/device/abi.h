@@ -66,6 +66,14 @@ struct attile_box {
     unsigned mask; /* a bit for each rank of the cluster that a load writes to; 0 = this block */
 };
 
+/* Floats that are loaded to shared memory, or added to those in global memory. */
+struct attile_floats {
+    float *global;
+    void *shared;
+    int bytes;
+    void *barrier; /* counts the bytes of a load; null = an addition */
+};
+
 /* wgmma: sum (64, columns) = a (64, 16) b, plus sum if `keep`: the operands of one thread of the warpgroup. */
 struct attile_product {
     float *sum;        /* this thread's columns / 2 */
@@ -119,7 +127,7 @@ struct attile_host {
     void (*transaction)(struct attile_block *block, unsigned index, int operation, void *barrier, int value, int line);
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
     void (*box)(struct attile_block *block, unsigned index, const struct attile_box *box, int line);
-    void (*add)(struct attile_block *block, unsigned index, float *to, const void *shared, int bytes, int line);
+    void (*floats)(struct attile_block *block, unsigned index, const struct attile_floats *floats, int line);
     void (*boxes)(struct attile_block *block, unsigned index, int operation, int line);
     void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
     void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);

@@ -81,11 +81,16 @@ ATTILE_INLINE void tma_store(const void *map, const void *shared, int column, in
     attile_box box = {map, (void *)shared, nullptr, {column, row, head, batch}, 0};
     attile_copy_box(&box, line);
 }
-static ATTILE_UNWATCHED void attile_add(float *to, const void *shared, int bytes, int line) {
-    attile_self()->host->add(attile_self(), attile_self_index(), to, shared, bytes, line);
+static ATTILE_UNWATCHED void attile_move_floats(const attile_floats *floats, int line) {
+    attile_self()->host->floats(attile_self(), attile_self_index(), floats, line);
+}
+ATTILE_INLINE void tma_load_floats(float *shared, const float *from, int bytes, void *barrier, ATTILE_LINE) {
+    attile_floats floats = {(float *)from, shared, bytes, barrier};
+    attile_move_floats(&floats, line);
 }
 ATTILE_INLINE void tma_add(float *to, const void *shared, int bytes, ATTILE_LINE) {
-    attile_add(to, shared, bytes, line);
+    attile_floats floats = {to, (void *)shared, bytes, nullptr};
+    attile_move_floats(&floats, line);
 }
 ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
