@@ -154,6 +154,8 @@ Test(backward_async, says_what_it_cannot_do) {
         {PROBLEM, "algorithm=flash_async block_n=64", "block_n is 64"},
         {"family=attention_backward dtype=bf16 head_dim=128 target=sm_90a", "algorithm=flash_async block_m=128",
          "block_m is 128"},
+        {"family=attention_backward dtype=bf16 head_dim=128 target=sm_90a", "algorithm=flash_async overlap=both",
+         "overlap is both"},
         {PROBLEM "deterministic=1", "algorithm=flash_async block_m=64", "block_m is 64"},
         {PROBLEM "deterministic=2", "algorithm=flash_async", "deterministic"},
         {"family=attention_forward dtype=bf16 deterministic=1 target=sm_90a", "algorithm=flash_async",
@@ -185,6 +187,32 @@ static void check_shape(const char *problem, const char *schedule, const struct 
     att_close(session);
 }
 
+/* Above d 96, V of an item arrives when the last product with V of the one before has ended, also where no query sees the
+   item; and dQ goes to memory in two parts of columns, of which the second may be narrower. */
+Test(backward_async, long_rows_have_the_same_gradients) {
+    static const struct {
+        int head_dim, head_dim_v;
+        const char *problem;
+        struct shape shape;
+    } cases[] = {
+        {128, 128, "mask=causal", {.batch = 1, .heads = 4, .kv_heads = 2, .len_q = 300, .len_kv = 333}},
+        {104, 104, "mask=causal", {.batch = 1, .heads = 3, .kv_heads = 3, .len_q = 600, .len_kv = 100}},
+        {104, 128, "mask=none", {.batch = 2, .heads = 2, .kv_heads = 1, .len_q = 70, .len_kv = 400}},
+        {128, 64, "mask=causal", {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 130, .len_kv = 500}},
+        {64, 128, "mask=none dtype=fp16", {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 130, .len_kv = 300}},
+        {120, 120, "mask=causal layout=ragged", {.batch = 3, .heads = 4, .kv_heads = 1, .len_q = 150, .len_kv = 150}},
+        {112, 112, "mask=causal layout=padded", {.batch = 3, .heads = 2, .kv_heads = 2, .len_q = 150, .len_kv = 300}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint64_t seed = 0; seed < 2; seed++) {
+            char problem[160];
+            snprintf(problem, sizeof problem, "family=attention_backward %s head_dim=%d head_dim_v=%d target=sm_90a %s",
+                     strstr(cases[i].problem, "dtype") ? "" : "dtype=bf16", cases[i].head_dim, cases[i].head_dim_v,
+                     cases[i].problem);
+            check_shape(problem, "algorithm=flash_async dq_in=dq_memory", &cases[i].shape, seed);
+        }
+}
+
 /* More tiles than are ordered by length across heads (templates/backward/order_of_tiles.cuh). */
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
     static const char *const schedules[][2] = {
@@ -214,7 +242,7 @@ Test(backward_async, items_in_parts_have_the_same_gradients) {
         {"causal", {.batch = 1, .heads = 8, .kv_heads = 1, .len_q = 500, .len_kv = 450}},
     };
     static const uint64_t seeds[] = {0, 4};
-    static const int head_dims[] = {72, 136}; /* warps, or warpgroups, join the parts */
+    static const int head_dims[] = {72, 104, 136}; /* warps, or warpgroups, join the parts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++)
             for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {

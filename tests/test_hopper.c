@@ -120,6 +120,23 @@ static const struct refusal {
      WORDS "if (t == 0) { tma_add((float *)p.y, shared, 16); tma_store_commit(); }\n}\n",
      32,
      {"ended with 1 tma_store or tma_add that it has not waited for"}},
+    {"floats that are misaligned",
+     WORDS INIT(1) "if (t == 0) tma_load_floats((float *)shared, p.y + 1, 64, barrier);\n}\n",
+     32,
+     {"tma_load_floats: 64 bytes at byte 0", "multiples of 16"}},
+    {"floats past shared memory",
+     WORDS INIT(1) "if (t == 0) tma_load_floats((float *)(shared + 65504), p.y, 64, barrier);\n}\n",
+     32,
+     {"tma_load_floats: 64 bytes at byte 65504"}},
+    {"floats past a buffer",
+     WORDS INIT(1) "if (t == 0) tma_load_floats((float *)shared, p.y, 32768, barrier);\n}\n",
+     32,
+     {"out of bounds: tma_load_floats: the 32768 bytes"}},
+    {"floats never waited for",
+     WORDS INIT(
+         2) "if (t == 0) { barrier_expect(barrier, 32); tma_load_floats((float *)shared, p.y, 16, barrier); }\n}\n",
+     32,
+     {"16 bytes were still expected by the barrier at byte 60000"}},
     {"named barrier, one too few",
      WORDS "if (t < 32) named_barrier_sync(3, 64);\n}\n",
      64,
@@ -393,6 +410,32 @@ Test(hopper, floats_are_added_by_all_blocks) {
         for (int i = 0; i < 136; i++)
             cr_expect_eq(found[i], i >= 4 && i < 132 ? 0.5f + 6 + 3 * (i - 4) : 0.5f, "seed %d, %d: %g", seed, i,
                          (double)found[i]);
+        device_close(&device);
+    }
+}
+
+/* Thread 0 loads 32 floats; they are NaN until the barrier says that they are there. */
+static const char load[] =
+    WORDS INIT(1) "float *place = (float *)(shared + 80);\n"
+                  "if (t == 0) { barrier_expect(barrier, 128); tma_load_floats(place, p.y + 4, 128, barrier); }\n"
+                  "barrier_wait(barrier, 0);\n"
+                  "p.y[40 + t] = place[t];\n"
+                  "}\n";
+
+Test(hopper, floats_are_loaded) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
+        float values[72];
+        for (int i = 0; i < 72; i++)
+            values[i] = (float)i;
+        struct params params;
+        params.y = device_buffer(&device, sizeof values, values);
+        struct kernel kernel = {load, 1, 32, SHARED};
+        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
+                     text_string(&device.failure.text));
+        const float *found = params.y;
+        for (int i = 0; i < 32; i++)
+            cr_expect_eq(found[40 + i], (float)(4 + i), "seed %d, %d: %g", seed, i, (double)found[40 + i]);
         device_close(&device);
     }
 }

@@ -221,6 +221,9 @@ static const struct barrier_case {
     {"backward/add_dq.cuh",
      "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 target=sm_90a",
      {"batch=1,heads=1,len_q=300,len_kv=70"}},
+    {"backward/add_dq.cuh", /* parts of columns */
+     "family=attention_backward algorithm=flash_async head_dim=104 dtype=bf16 mask=causal target=sm_90a",
+     {"batch=1,heads=1,len_q=300,len_kv=200"}},
     {"pipeline/release_by_thread.cuh",
      "family=attention_backward algorithm=flash_async head_dim=64 dtype=bf16 dq_in=dq_registers target=sm_90a",
      {"batch=1,heads=1,len_q=300,len_kv=300"}},
