@@ -45,7 +45,7 @@
 //$ include "backward/row_statistics_launch.cuh"
 //$ let row_statistics = true
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
-//$ include "backward/clear_d_params_launch.cuh" if wants_d_params > 0
+//$ include "backward/clear_unset_launch.cuh" if own_elements else "backward/clear_d_params_launch.cuh" if wants_d_params > 0
 //$ include "backward/d_params.cuh" if wants_d_params > 0
 //$ launch attention_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
 //$ launch attention_dk grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart

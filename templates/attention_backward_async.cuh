@@ -1,4 +1,4 @@
-//$ needs dtype head_dim head_dim_v score score_bias score_adds head_reads wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
+//$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads pair_elements wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
 //$ needs mask_tables plain apart dq_added dq_ordered by_role
 
 //$ note The problems it computes.
@@ -59,6 +59,10 @@
 //$ let added_ahead = score_adds == 1 and short_rows
 //$ note Rows of dS in shared memory are queries; if gradients of parameters are added from them, eight queries of a key at a time, they are keys.
 //$ let d_s_of_keys = wants_d_params > 0
+//$ note Where no two pairs of a batch read the same element, its gradient is set, not added to. Under a causal mask, of which half of the
+//$ note elements must be cleared, that was no faster.
+//$ let own_elements = wants_d_params == 1 and pair_elements != shared_elements and layout == dense and mask == none
+//$ let batches_together = own_elements and pair_elements == elements_of_head
 //$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
 //$ note Warpgroups and launches.

@@ -87,6 +87,38 @@ Test(facts, of_wanted_gradients) {
     diag_free(&diag);
 }
 
+Test(facts, of_elements_that_pairs_share) {
+    static const struct {
+        const char *score;
+        int elements;
+    } cases[] = {{"s + x[h, q, k]", pair_elements_elements_of_head},
+                 {"s + x[q, h, k]", pair_elements_elements_of_head},
+                 {"s + x[b, q, k]", pair_elements_shared_elements},
+                 {"s + x[h, k, q]", pair_elements_shared_elements}, /* not in rows of keys */
+                 {"s + x[hk, q, k]", pair_elements_shared_elements},
+                 {"s + x[h, q // 2, k]", pair_elements_shared_elements},
+                 {"s + 2 * x[h, q, k]", pair_elements_shared_elements}, /* its gradient is not that of the score */
+                 {"s + x[h, q, k] + x[h, q, k + 1]", pair_elements_shared_elements}};
+    for (size_t i = 0; i <= sizeof cases / sizeof *cases; i++) {
+        const bool last = i == sizeof cases / sizeof *cases;
+        char problem[200];
+        struct diag diag = {0};
+        struct expr_slot fact[FACT_COUNT];
+        char reason[FACT_REASON];
+        struct knobs knobs = knobs_default();
+        snprintf(problem, sizeof problem,
+                 "family=attention_backward score=\"%s\" params=\"x: float[%s]\" wants=\"d_x\"",
+                 last ? "s + x[b, h, q, k]" : cases[i].score, last ? "9, 9, 9, 9" : "9, 9, 9");
+        const struct input input = {"problem", problem, strlen(problem)};
+        cr_assert(knobs_parse(&input, 1u << KNOB_GROUP_TOP | 1u << KNOB_GROUP_PROBLEM, &knobs, &diag), "%s",
+                  text_string(&diag.text));
+        cr_assert(facts_find(&knobs, fact, reason), "%s", reason);
+        cr_expect_eq(fact[FACT_pair_elements].value, last ? pair_elements_elements_of_batch : cases[i].elements, "%s",
+                     problem);
+        diag_free(&diag);
+    }
+}
+
 Test(facts, of_a_mask_that_is_a_window) {
     static const struct {
         const char *mask;

@@ -168,6 +168,15 @@ struct formula_reads {
    comparisons have none. False if memory ran out, a slope is too long or there are too many reads. Free them in any
    case. */
 bool formula_reads_find(const struct formula *score, unsigned params, struct formula_reads *reads);
+
+/* Which pairs of a query and a key may read the same element. Only of elements that are added to the score, in rows of
+   keys, more is known than that any pairs may. */
+enum formula_sharing {
+    FORMULA_SHARED,   /* any */
+    FORMULA_OF_HEAD,  /* those of the same query, key and head in different batches */
+    FORMULA_OF_BATCH, /* none */
+};
+enum formula_sharing formula_reads_sharing(const struct formula_reads *reads); /* shared if there are several reads */
 void formula_reads_free(struct formula_reads *reads);
 
 /* --- named masks and scores ------------------------------------------------------------------------------------- */

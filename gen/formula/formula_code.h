@@ -17,18 +17,21 @@ enum formula_code {
     CODE_PAIRS,   /* return whether a SplitKey can index the tensors */
     CODE_PIECES,  /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
     CODE_SCORE,   /* return SCORE; over at, q, k, s */
-    CODE_DERIVATIVE,  /* return d SCORE / d s; over at, q, k, s */
-    CODE_GRADIENTS,   /* one function per parameter with a requested gradient: d_NAME(params, i, j), its address */
-    CODE_CLEARED,     /* statements that clear these gradients */
-    CODE_HEAD_READS,  /* add a pair's part of the gradient of read i of a head to sum[i]; over at, q, k, s, d_score */
-    CODE_HEAD_PLACES, /* return the address of the gradient of read number `read` of a head; over at */
-    CODE_PAIR_READS,  /* add a pair's contribution to the gradients of its own reads; over at, q, k, s, d_score */
-    CODE_QUERY_READS, /* the same for COUNT queries from q on and one key; over at, q, k, d_scores[COUNT] */
-    CODE_CAP,         /* of a score that can be folded (formula_fold): return its cap; over at */
-    CODE_FACTOR,      /* ... its factor */
-    CODE_REST,        /* ... its rest; over at, q, k */
-    CODE_SLOPE,       /* ... its slope */
-    CODE_KEYS,        /* return {first, end, full_first, full_end}; over at, q_first, q_last */
+    CODE_DERIVATIVE,   /* return d SCORE / d s; over at, q, k, s */
+    CODE_GRADIENTS,    /* one function per parameter with a requested gradient: d_NAME(params, i, j), its address */
+    CODE_CLEARED,      /* statements that clear these gradients */
+    CODE_ELEMENTS,     /* return the only one of these gradients */
+    CODE_ELEMENT,      /* return the address of a pair's element of it; over at, q, k */
+    CODE_ELEMENT_STEP, /* return the distance to the next query's, if the query is an index */
+    CODE_HEAD_READS,   /* add a pair's part of the gradient of read i of a head to sum[i]; over at, q, k, s, d_score */
+    CODE_HEAD_PLACES,  /* return the address of the gradient of read number `read` of a head; over at */
+    CODE_PAIR_READS,   /* add a pair's contribution to the gradients of its own reads; over at, q, k, s, d_score */
+    CODE_QUERY_READS,  /* the same for COUNT queries from q on and one key; over at, q, k, d_scores[COUNT] */
+    CODE_CAP,          /* of a score that can be folded (formula_fold): return its cap; over at */
+    CODE_FACTOR,       /* ... its factor */
+    CODE_REST,         /* ... its rest; over at, q, k */
+    CODE_SLOPE,        /* ... its slope */
+    CODE_KEYS,         /* return {first, end, full_first, full_end}; over at, q_first, q_last */
     CODE_EXACT, /* constants: is every tile between first and end needed, is every full tile within the full range */
     CODE_SOME,  /* return whether some pair of a tile may be seen; over at, q_first, q_last, k_first, k_last */
     CODE_ALL,   /* return whether all pairs of a tile are seen */
@@ -54,6 +57,9 @@ const char *formula_access_suffix(enum formula_access access);
 /* Defined in formula_code_gradients.c. */
 void formula_code_gradients(const struct formula_set *set, struct text *text);
 void formula_code_cleared(const struct formula_set *set, struct text *text);
+void formula_code_elements(const struct formula_set *set, struct text *text);
+void formula_code_element(const struct formula_set *set, struct text *text);
+void formula_code_element_step(const struct formula_set *set, struct text *text);
 void formula_code_head_reads(const struct formula_set *set, struct text *text);
 void formula_code_head_places(const struct formula_set *set, struct text *text);
 void formula_code_pair_reads(const struct formula_set *set, struct text *text);

@@ -26,6 +26,12 @@ void formula_code_cleared(const struct formula_set *set, struct text *text) {
             text_print(text, "    clear_gradient(params.d_param[%d]); // %s\n", i, set->scope.param[i].name);
 }
 
+void formula_code_elements(const struct formula_set *set, struct text *text) {
+    for (int i = 0; i < set->scope.count; i++)
+        if (set->wants.params >> i & 1)
+            text_print(text, "    return params.d_param[%d]; // %s\n", i, set->scope.param[i].name);
+}
+
 /* Prints "d_values(params, at.h, k)". */
 static void print_place(const struct formula_set *set, const struct formula_read *read, struct text *text) {
     struct formula_spelling spelling = formula_code_spelling(set);
@@ -44,6 +50,14 @@ static bool is_compound(const char *code) {
     for (; *code && (depth > 0 || *code != ' '); code++)
         depth += *code == '(' ? 1 : *code == ')' ? -1 : 0;
     return *code;
+}
+
+void formula_code_element(const struct formula_set *set, struct text *text) {
+    if (set->reads.count == 0)
+        return;
+    text_print(text, "    return ");
+    print_place(set, &set->reads.read[0], text);
+    text_print(text, ";\n");
 }
 
 /* Prints "d_score", or "d_score == 0 ? 0 : d_score * (k - q)": a slope may be infinite. */
@@ -152,4 +166,12 @@ void formula_code_query_reads(const struct formula_set *set, struct text *text) 
         text_print(text, ");\n");
     }
     text_print(text, "    }\n");
+}
+
+void formula_code_element_step(const struct formula_set *set, struct text *text) {
+    const struct formula_read *read = &set->reads.read[0];
+    int64_t step = 0;
+    for (int d = 0; set->reads.count > 0 && d < read->indices; d++)
+        if (formula_steps_by_query(read->index[d], &step) && step == 1)
+            text_print(text, "    return params.d_param[%d].stride[%d];\n", read->param, d);
 }

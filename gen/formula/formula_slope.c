@@ -126,6 +126,21 @@ bool formula_reads_find(const struct formula *score, unsigned params, struct for
     return true;
 }
 
+enum formula_sharing formula_reads_sharing(const struct formula_reads *reads) {
+    const unsigned of_head = 1u << FORMULA_H | 1u << FORMULA_Q | 1u << FORMULA_K;
+    unsigned names = 0;
+    int last = NO_NODE;
+    for (int d = 0; reads->count == 1 && d < reads->read[0].indices; d++) {
+        const struct formula *index = reads->read[0].index[d];
+        const struct tree_node *n = &index->node[index->root];
+        last = n->op == OP_NAME ? (int)n->number : NO_NODE;
+        names |= n->op == OP_NAME ? 1u << n->number : 0;
+    }
+    if ((names & of_head) != of_head || last != FORMULA_K || !formula_is_one(reads->read[0].slope))
+        return FORMULA_SHARED;
+    return names >> FORMULA_B & 1 ? FORMULA_OF_BATCH : FORMULA_OF_HEAD;
+}
+
 void formula_reads_free(struct formula_reads *reads) {
     for (int i = 0; i < reads->count; i++) {
         formula_free(reads->read[i].slope);

@@ -58,6 +58,10 @@ static void find_wants(const struct formula_set *set, int value[FACT_COUNT]) {
     value[FACT_wants_d_params] = __builtin_popcount(set->wants.params);
     for (int i = 0; i < set->reads.count; i++)
         value[set->reads.read[i].of_head ? FACT_head_reads : FACT_pair_reads]++;
+    static const int elements[] = {[FORMULA_SHARED] = pair_elements_shared_elements,
+                                   [FORMULA_OF_HEAD] = pair_elements_elements_of_head,
+                                   [FORMULA_OF_BATCH] = pair_elements_elements_of_batch};
+    value[FACT_pair_elements] = elements[formula_reads_sharing(&set->reads)];
 }
 
 bool facts_find(const struct knobs *knobs, struct expr_slot fact[FACT_COUNT], char reason[FACT_REASON]) {

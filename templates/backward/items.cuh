@@ -1,9 +1,10 @@
-//$ needs layout score block_n most_shares dq_added dq_ordered
+//$ needs layout score block_n most_shares dq_added dq_ordered batches_together
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/shares.cuh" if most_shares > 0
 //$ include "backward/own_sequence.cuh"
 //$ include "backward/row_statistics_launch.cuh"
+//$ include "backward/own_elements.cuh" if batches_together
 
 // Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
 // workspace, which the launch of row statistics sets to 0.
@@ -72,6 +73,25 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
             return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - shares.start, steps, share - first_share,
                     last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
     }
+}
+//$ elif batches_together
+// A tile of keys of one head, of which the block takes `batches` items; the next is number `batch`.
+struct OpenTile {
+    TileOfHead tile;
+    int batch, batches;
+};
+
+// Takes the next item; all lanes of the warp receive it. `together`: all batches of a tile follow each other.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, OpenTile &open, bool together, bool first) {
+    if (open.batch == open.batches) {
+        const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = together ? all.kv_heads : all.batch * all.kv_heads;
+        const int n = next_number(counter, first);
+        if (n >= heads * tiles)
+            return {0, -1};
+        open = {tile_in_order(n, heads, tiles), 0, together ? all.batch : 1};
+    }
+    const int batch = open.batch++;
+    return {together ? batch * all.kv_heads + open.tile.head : kv_index_of(all, open.tile), open.tile.tile * BLOCK_N};
 }
 //$ else
 // Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.

@@ -1,4 +1,4 @@
-//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares part_keys
+//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
@@ -148,12 +148,17 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
     OpenShare open = {0, 0}; //$ if most_shares > 0
+    //$ if batches_together
+    const bool together = sets_elements(params.backward, static_cast<int>(gridDim.x));
+    OpenTile open = {};
+    //$ end
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         //$ if key_stages == 1
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
+        const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         //$ else
         //$ if mask == causal
@@ -163,6 +168,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         //$ end
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
+        const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         //$ end

@@ -1,0 +1,14 @@
+//$ launch attention_clear_d_params grid 4 * sm_count block 256 shared 0 dependent params attention_backward_params
+//$ include "backward/clear_gradient.cuh"
+//$ include "backward/own_elements.cuh"
+//$ include "target/sm_90.cuh"
+
+// Sets the gradients of the parameters that the score reads to 0 if they are sums. Every pair is seen, so otherwise every element is set.
+extern "C" __global__ void __launch_bounds__(256)
+    attention_clear_d_params(const __grid_constant__ attention_backward_params params) {
+    grid_dependency_wait();
+    launch_dependents();
+    if (sets_elements(params, static_cast<int>(gridDim.x) / 4))
+        return;
+    //$ code cleared
+}
