@@ -65,7 +65,8 @@
 //$ let batches_together = own_elements and pair_elements == elements_of_head
 //$ let bias_copied = score_bias == bias_rows and dropout == 0 and head_dim + head_dim_v <= 256
 
-//$ note Warpgroups and launches.
+//$ note Warpgroups and launches. Where a mask is an expression and the producer has a warp without work, this warp finds the tiles that are seen.
+//$ let tiles_found_ahead = mask == custom_mask and dropout == 0 and not bias_copied and wants_d_params == 0
 //$ let pingpong_schedule = overlap == both
 //$ note A product of 64 columns reads as much of operand a from shared memory as of operand b, and takes as long as these reads. So consumers
 //$ note hold columns of K and V as operands in registers, in steps of 16: as many as NVRTC takes without spilling. The launch of dV has room
@@ -125,13 +126,14 @@
 
 //$ note Shared memory.
 //$ let key_bytes = block_n * 128 * (panels + panels_v)
+//$ let found_bytes = 96 if tiles_found_ahead else 0
 //$ let bias_bytes = step_m * (block_n + 8) * 2 if bias_copied else 0
 //$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
 //$ let step_bytes = step_m * (128 * panels + 8) + bias_bytes + 48
 //$ let d_o_bytes = step_m * 128 * panels_v + 16
 //$ note dO and the dropout bits are in use for a shorter part of a step than Q: if two tiles of them do not fit, one is enough.
 //$ let kept_stages = 2 if key_bytes + gradient_bytes + stages * (step_bytes + kept_bytes) + d_o_bytes + 200 <= target_shared_bytes else 1
-//$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
+//$ let fixed_bytes = gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + found_bytes + 200
 //$ let d_o_stages = 2 if key_bytes + fixed_bytes + 2 * d_o_bytes <= target_shared_bytes else 1
 //$ note If registers can hold it, dP of the next step is multiplied during this one, with dO of that step in a second tile.
 //$ let products_ahead = plain and not dq_added and (short_rows or apart) and d_o_stages == 2

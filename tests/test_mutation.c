@@ -93,6 +93,7 @@ static const char *const files[] = {
     "attention_backward_async.cu",
     "backward/items.cuh",
     "backward/produce_queries.cuh",
+    "backward/find_tiles.cuh",
     "backward/consume_queries.cuh",
     "backward/join_parts.cuh",
     "backward/keys_by_consumer.cuh",
@@ -213,7 +214,9 @@ static const struct {
     {BACKWARD_90A BIAS " mask=\"k <= q and q - k < 90\" head_dim=64 head_dim_v=136", "heads=1,len_q=300,len_kv=328"},
     {BACKWARD_90A "mask=\"k <= q and q - k < 90\" head_dim=8 score=\"s + t[q - k + 900]\" params=\"t: float[1800]\" "
                   "wants=\"dq, dk, dv, d_t\"",
-     "heads=6,kv_heads=6,len_q=130,len_kv=600"},                                         /* some items have no steps */
+     "heads=6,kv_heads=6,len_q=130,len_kv=600"}, /* some items have no steps */
+    {BACKWARD_90A "mask=\"q // 47 == k // 47 or k < 9\" head_dim=8",
+     "heads=2,len_q=2300,len_kv=260"}, /* tiles of an item are found 32 at a time; of the first item, more than these */
     {BACKWARD_90A "mask=none head_dim=72", "heads=1,len_q=1500,len_kv=100"},             /* one item in parts */
     {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"}, /* in order */

@@ -1,8 +1,9 @@
-//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
 constexpr int ITEMS_KEPT = KEY_STAGES;
+//$ include "backward/found_tiles.cuh" if tiles_found_ahead
 
 //$ if dq_staged
 // Where the consumers' parts of dQ belong.
@@ -25,8 +26,10 @@ struct alignas(1024) SharedKeys {
     alignas(16) BiasTile bias[STAGES]; //$ if bias_copied
     Step step[STAGES];
     Item item[KEY_STAGES];
+    FoundTiles found; //$ if tiles_found_ahead
     Shares shares; //$ if most_shares > 0
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
+    Barrier found_full, found_empty; //$ if tiles_found_ahead
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier values_full, values_empty; //$ if values_apart
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
@@ -49,6 +52,10 @@ static_assert(sizeof(SharedKeys::v) == CONSUMERS * sizeof(Panels<PANELS_V, STEP_
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
+    //$ if tiles_found_ahead
+    barrier_init(&shared.found_full, 1);
+    barrier_init(&shared.found_empty, 1);
+    //$ end
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
         barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS);    //$ if dropout == 1
@@ -106,7 +113,12 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1)); //$ if not tiles_found_ahead
+            produce_queries<DK>(params, shared);                                                   //$ else
+        //$ if tiles_found_ahead
+        else if (warp_index() == 1)
+            find_tiles(params.backward.forward, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+        //$ end
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
         else if (warp_index() == 1) copy_bias(params.backward.forward, shared); //$ if bias_copied
         else if (warp_index() > 1) add_d_params(params.backward, shared, warp_index() - 2); //$ if wants_d_params > 0

@@ -16,7 +16,8 @@ __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int
     return {index, heads, first_query(p, key0) - 32 * STEP_M, key0, 0, {}};
 }
 
-__device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
+// Finds the next 32 tiles of which some are needed; false if there are none. Called when no tiles are left of those before.
+__device__ __forceinline__ bool find_queries(const attention_params &p, QueryTiles &walk) {
     while (walk.needed == 0) {
         walk.query += 32 * STEP_M;
         if (walk.query >= p.len_q) {
@@ -25,7 +26,7 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
             walk.query = first_query(p, walk.key0);
         }
         if (walk.left <= 0 || p.len_q == 0)
-            return {0, -1, 0};
+            return false;
         const Where at = where_is(p, walk.index);
         const int mine = walk.query + static_cast<int>(threadIdx.x) % 32 * STEP_M;
         const bool needed = mine < p.len_q && some_pair_seen(p, at, mine, STEP_M, walk.key0, BLOCK_N);
@@ -35,6 +36,11 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
             walk.whole[part] = __ballot_sync(
                 0xffffffffu, needed && all_pairs_seen(p, at, mine, STEP_M, walk.key0 + part * PART_KEYS, PART_KEYS));
     }
+    return true;
+}
+
+// Takes the next of the needed tiles.
+__device__ __forceinline__ OtherTile take_queries(QueryTiles &walk) {
     const int tile = __ffs(static_cast<int>(walk.needed)) - 1;
     walk.needed &= walk.needed - 1;
     unsigned whole = 0;
@@ -42,6 +48,12 @@ __device__ __forceinline__ OtherTile next_queries(const attention_params &p, Que
     for (int part = 0; part < KEY_PARTS; part++)
         whole |= (walk.whole[part] >> tile & 1) << part;
     return {walk.index, walk.query + tile * STEP_M, whole};
+}
+
+__device__ __forceinline__ OtherTile next_queries(const attention_params &p, QueryTiles &walk) {
+    if (!find_queries(p, walk))
+        return {0, -1, 0};
+    return take_queries(walk);
 }
 
 // Tiles of STEP_N keys for the queries of a block.

@@ -1,7 +1,8 @@
-//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together part_keys
+//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together tiles_found_ahead part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
+//$ include "backward/find_tiles.cuh" if tiles_found_ahead
 
 // Loads K of an item. Called by one thread. //$ if values_apart
 // Loads K and V of an item, or K alone. Called by one thread. //$ else
@@ -47,6 +48,7 @@ __device__ __forceinline__ void load_values(const attention_backward_tma_params 
 template <bool READS_V>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<1> values, //$ if values_apart
+                                              FoundTiles found, Ring<1> &ring_found, //$ if tiles_found_ahead
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
@@ -54,13 +56,14 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
     const bool elected = elect_one();
     int sums = -1;                   // of the previous step //$ if dq_in_turn
     int sums = -1, sums_before = -1; // of the two steps before //$ elif dq_added and not by_role and not products_within_step
-    QueryTiles walk = queries_of(own_sequence(all, item), item);
+    QueryTiles walk = queries_of(own_sequence(all, item), item); //$ if not tiles_found_ahead
     bool more = true;
     bool first = true; // step of the item //$ if values_apart
 #pragma unroll 1
     for (; more; ring.count++) {
         const attention_params &p = own_sequence(all, item);
-        const OtherTile tile = next_queries(p, walk);
+        const OtherTile tile = next_found(shared, found, ring_found); //$ if tiles_found_ahead
+        const OtherTile tile = next_queries(p, walk);                 //$ else
         const Ring<D_O_TILES<READS_V>> ring_d_o = {ring.count};
         const int stage = ring.stage(), stage_d_o = ring_d_o.stage(), head = tile.index % p.heads;
         Barrier *const q_full = &shared.q_full[stage], *const d_o_full = &shared.d_o_full[stage_d_o];
@@ -142,11 +145,14 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 }
 
 //$ end
-// One warp takes items, and loads their K, V and steps.
+// One warp loads K, V and steps of the items that another one takes. //$ if tiles_found_ahead
+// One warp takes items, and loads their K, V and steps.              //$ else
 template <bool READS_V>
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared) { //$ if tiles_found_ahead
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) { //$ else
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    Ring<1> ring_found = {0}; //$ if tiles_found_ahead
     OpenShare open = {0, 0}; //$ if most_shares > 0
     //$ if batches_together
     const bool together = sets_elements(params.backward, static_cast<int>(gridDim.x));
@@ -159,6 +165,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
         const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
+        const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         //$ else
         //$ if mask == causal
@@ -169,9 +176,11 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         //$ end
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
         const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
+        const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         //$ end
+        const Item &item = found.item; //$ if tiles_found_ahead
         if (elected) {
             shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
@@ -183,6 +192,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             break;
         __syncwarp();
         produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], {items.count}, steps); //$ if values_apart
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);              //$ else
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], found, ring_found, steps); //$ elif tiles_found_ahead
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);                    //$ else
     }
 }

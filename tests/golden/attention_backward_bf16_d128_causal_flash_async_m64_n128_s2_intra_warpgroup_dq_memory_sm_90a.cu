@@ -102,12 +102,13 @@
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
+     found_bytes         0                  0
      bias_bytes          0                  0
      kept_bytes          0                  0
      step_bytes          16944              step_m * (128 * panels + 8) + bias_bytes + 48
      d_o_bytes           16400              step_m * 128 * panels_v + 16
      kept_stages         2                  2
-     fixed_bytes         99624              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
+     fixed_bytes         99624              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + found_bytes + 200
      d_o_stages          2                  2
      most_d_o_tiles      2                  d_o_stages
      streamed_bytes      132424             fixed_bytes + d_o_stages * d_o_bytes

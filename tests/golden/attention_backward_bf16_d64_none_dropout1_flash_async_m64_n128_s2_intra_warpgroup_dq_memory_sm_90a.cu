@@ -100,12 +100,13 @@
      block_threads       384                128 * (consumers + 1)
      producer_registers  56                 56
      consumer_registers  224                224
+     found_bytes         0                  0
      bias_bytes          0                  0
      kept_bytes          1024               step_m * block_n / 8
      step_bytes          8752               step_m * (128 * panels + 8) + bias_bytes + 48
      d_o_bytes           8208               step_m * 128 * panels_v + 16
      kept_stages         2                  2
-     fixed_bytes         52520              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + 200
+     fixed_bytes         52520              gradient_bytes + stages * step_bytes + kept_stages * kept_bytes + found_bytes + 200
      d_o_stages          2                  2
      most_d_o_tiles      2                  d_o_stages
      streamed_bytes      68936              fixed_bytes + d_o_stages * d_o_bytes
