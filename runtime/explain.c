@@ -140,7 +140,7 @@ static void print_classes(att_session *session, const struct request *request, c
     }
 }
 
-/* Those that launches of sizes near rows of the tables use. */
+/* The kernels that launches use whose sizes are nearest to those of a row of the tables. */
 static void print_measured_sizes(att_session *session, const struct request *request, const struct choice *choice,
                                  struct text *text) {
     struct measured_sizes sizes = {0};
