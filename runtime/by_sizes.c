@@ -42,12 +42,6 @@ static int measured_class(struct by_sizes *by_sizes, const struct shape *shape, 
     return number < 0 ? -1 : RULE_CLASSES + number;
 }
 
-void by_sizes_free(struct by_sizes *by_sizes) {
-    if (by_sizes)
-        free(atomic_load(&by_sizes->measured));
-    free(by_sizes);
-}
-
 /* --- one class ----------------------------------------------------------------------------------------------------- */
 
 /* Only kernels from bundles may replace a bundle's kernel: a program that ships one does not expect a compile. */

@@ -6,6 +6,9 @@
 
 #include "choose.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
+
 struct att_kernel;
 
 /* The classes of choose_class, then one for each of the measured sizes. */
@@ -24,7 +27,11 @@ struct by_sizes {
 };
 
 /* Frees *by_sizes, but none of the kernels. Accepts null. */
-void by_sizes_free(struct by_sizes *by_sizes);
+static inline void by_sizes_free(struct by_sizes *by_sizes) {
+    if (by_sizes)
+        free(atomic_load(&by_sizes->measured));
+    free(by_sizes);
+}
 
 /* Returns the class of a launch of these sizes, -1 = none. `room`: it has a workspace. */
 int by_sizes_class(struct by_sizes *by_sizes, const struct shape *shape, bool room);
