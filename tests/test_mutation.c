@@ -206,7 +206,7 @@ static const struct {
     {BACKWARD_90A "mask=none dropout=1 head_dim=8", "heads=2,kv_heads=1,len_q=260,len_kv=130"},
     {BACKWARD_90A "mask=none dropout=1 head_dim=256", "heads=3,len_q=130,len_kv=260"}, /* one stage of K, V and bits */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=64",
-     "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
+     "heads=6,kv_heads=6,len_q=440,len_kv=440"},                                          /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=104", "heads=6,kv_heads=6,len_q=300,len_kv=300"}, /* K is loaded before V */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
     {BACKWARD_90A BIAS " mask=causal head_dim=8 wants=\"dq, dk, dv, d_values\"",
