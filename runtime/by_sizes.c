@@ -27,6 +27,7 @@ static const struct measured_sizes *measured_sizes(struct by_sizes *by_sizes) {
 /* The class of launches that belong to no other. */
 static int measured_class(struct by_sizes *by_sizes, const struct shape *shape, bool room) {
     enum { LAST_BYTE = 0xff };
+    _Static_assert(MEASURED_SIZES + 1 <= LAST_BYTE, "the last byte holds every number + 2");
     const int64_t sizes[] = {shape->batch, shape->heads, shape->kv_heads, shape->len_q, shape->len_kv, room};
     const struct measured_sizes *measured = measured_sizes(by_sizes);
     if (!measured || measured->count == 0)

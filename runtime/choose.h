@@ -65,7 +65,7 @@ bool choose_for_class(struct att_session *session, const struct request *request
                       struct choice *choice);
 void choose_print_class(int size_class, struct text *text); /* for people */
 
-/* The sizes in the tables' rows for one problem. */
+/* The sizes in the tables' rows for one problem: the first of them, if a table of the caller's has more. */
 enum { MEASURED_SIZES = 64 };
 struct measured_sizes {
     int count; /* 0: the tables have no rows for the problem, nor rows that it borrows */

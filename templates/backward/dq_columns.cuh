@@ -12,8 +12,7 @@ constexpr int TO_NEXT_PANEL = 64 * 128; // bytes of a panel of K
 //$ else
 constexpr int D_S_READERS = CONSUMERS; // consumers that read a tile of dS //$ if not dq_staged
 constexpr int DQ_LATE = 1;             // number of steps by which dQ is multiplied late //$ if not dq_staged
-constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel //$ if not dq_staged
-constexpr int TO_NEXT_PANEL = 0; // not read: the columns are within a panel //$ else
+constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel
 //$ end
 __device__ __forceinline__ int first_column(int) { return 0; }                      //$ if dq_in_turn
 __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUMNS; } //$ else

@@ -1994,7 +1994,7 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
 // backward/dq_columns.cuh
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step.
 
-constexpr int TO_NEXT_PANEL = 0; // not read: the columns are within a panel
+constexpr int TO_NEXT_PANEL = 0;       // not read: the columns are within a panel
 __device__ __forceinline__ int first_column(int index) { return index * DQ_COLUMNS; }
 
 // Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers.
