@@ -40,3 +40,13 @@ Test(backward_tiles, of_all_heads_are_visited) {
     check_mask(HOPPER "mask=\"k <= q and q - k < 2\"",
                (struct shape){.batch = 1, .heads = 900, .kv_heads = 900, .len_q = 20, .len_kv = 140});
 }
+
+/* What the mask reads for a query is loaded by one lane for all; what it reads through another read is not. */
+Test(backward_tiles, are_tested_with_what_tensors_say_of_queries_and_keys) {
+    const struct shape shape = {.batch = 2, .heads = 2, .kv_heads = 1, .len_q = 150, .len_kv = 200};
+    check_mask(HOPPER "mask=\"k <= q and d[b, q] == d[b, k]\" params=\"d: int[batch, len_kv]\"", shape);
+    check_mask(HOPPER
+               "mask=\"x[h, q - 50] < 0.5 or x[h, q // 2] * x[h, k // 2] < 0.1\" params=\"x: float[heads, len_kv]\"",
+               shape);
+    check_mask(HOPPER "mask=\"d[b, clamp(d[b, q], 0, 9)] <= d[b, k]\" params=\"d: int[batch, len_kv]\"", shape);
+}

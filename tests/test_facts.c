@@ -10,22 +10,24 @@ static const struct {
     const char *problem;
     const char *facts;
 } problems[] = {
-    {"", "0 builtin 0 no_lookup plain_score constant no_bias"},
-    {"mask=causal", "0 builtin 0 no_lookup plain_score constant no_bias"},
-    {"mask=\"k <= q and q - k < w\" params=\"w: int\"", "0 intervals 1 no_lookup plain_score constant no_bias"},
-    {"mask=\"(q - k) % 3 == 0\"", "0 bitmap 0 no_lookup plain_score constant no_bias"},
+    {"", "0 builtin 0 no_lookup 0 plain_score constant no_bias"},
+    {"mask=causal", "0 builtin 0 no_lookup 0 plain_score constant no_bias"},
+    {"mask=\"k <= q and q - k < w\" params=\"w: int\"", "0 intervals 1 no_lookup 0 plain_score constant no_bias"},
+    {"mask=\"(q - k) % 3 == 0\"", "0 bitmap 0 no_lookup 0 plain_score constant no_bias"},
     {"mask=\"causal and document(doc)\" params=\"doc: int[batch, len_kv]\"",
-     "1 bitmap 0 by_pair plain_score constant no_bias"},
-    {"mask=\"d[b, k // 2] > 0\" params=\"d: int[batch, len_kv]\"", "1 bitmap 0 by_key plain_score constant no_bias"},
-    {"score=softcap(30)", "0 builtin 0 no_lookup tanh constant no_bias"},
-    {"score=\"2 * s\"", "0 builtin 0 no_lookup linear constant no_bias"},
-    {"score=\"s + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "0 builtin 0 no_lookup linear alibi no_bias"},
-    {"score=\"s + 0.5 * k\"", "0 builtin 0 no_lookup linear varying no_bias"},
-    {"score=\"s * s\"", "0 builtin 0 no_lookup general constant no_bias"},
+     "1 bitmap 0 by_pair 1 plain_score constant no_bias"},
+    {"mask=\"d[b, q // 2] + d[b, k] + d[h, q // 2] > d[b, q // 2]\" params=\"d: int[batch, len_kv]\"",
+     "1 bitmap 0 by_pair 2 plain_score constant no_bias"},
+    {"mask=\"d[b, k // 2] > 0\" params=\"d: int[batch, len_kv]\"", "1 bitmap 0 by_key 0 plain_score constant no_bias"},
+    {"score=softcap(30)", "0 builtin 0 no_lookup 0 tanh constant no_bias"},
+    {"score=\"2 * s\"", "0 builtin 0 no_lookup 0 linear constant no_bias"},
+    {"score=\"s + slope[h] * (k - q)\" params=\"slope: float[heads]\"", "0 builtin 0 no_lookup 0 linear alibi no_bias"},
+    {"score=\"s + 0.5 * k\"", "0 builtin 0 no_lookup 0 linear varying no_bias"},
+    {"score=\"s * s\"", "0 builtin 0 no_lookup 0 general constant no_bias"},
     {"score=\"s + bias[h, q, k]\" params=\"bias: bf16[heads, len_q, len_kv]\"",
-     "0 builtin 0 no_lookup general varying bias_rows"},
+     "0 builtin 0 no_lookup 0 general varying bias_rows"},
     {"score=\"s + bias[h, q, k]\" params=\"bias: float[heads, len_q, len_kv]\"",
-     "0 builtin 0 no_lookup general varying no_bias"},
+     "0 builtin 0 no_lookup 0 general varying no_bias"},
 };
 
 Test(facts, of_masks_and_scores) {

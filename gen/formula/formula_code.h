@@ -7,16 +7,22 @@
 #include "formulas.h"
 
 enum formula_code {
-    CODE_HELPERS, /* functions that the expressions call */
-    CODE_TENSORS, /* one function per tensor parameter: tensor_NAME(p, i, j) */
-    CODE_BOUNDS,  /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
-    CODE_TABLES,  /* statements that make the tables of expression/tables_launch.cuh */
-    CODE_MASK,    /* return MASK; over at, q, k */
-    CODE_KEY,     /* key types of mask and score: SplitKey where it makes float(k - q) and tensors cheaper, else int */
-    CODE_BIAS,    /* functions for a loaded element of bias rows (formula_has_bias_rows), and for its address */
-    CODE_PAIRS,   /* return whether a SplitKey can index the tensors */
-    CODE_PIECES,  /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
-    CODE_SCORE,   /* return SCORE; over at, q, k, s */
+    CODE_HELPERS,       /* functions that the expressions call */
+    CODE_TENSORS,       /* one function per tensor parameter: tensor_NAME(p, i, j) */
+    CODE_BOUNDS,        /* tensor_NAME_least and _most for the tensors of the mask, over boxes of indices */
+    CODE_TABLES,        /* statements that make the tables of expression/tables_launch.cuh */
+    CODE_MASK,          /* return MASK; over at, q, k */
+    CODE_QUERY_FIELDS,  /* fields of a struct: what the mask reads from tensors for a query, whatever the key */
+    CODE_QUERY_VALUES,  /* return it; over at, q */
+    CODE_QUERY_OF_LANE, /* return what another lane has; over mine, lane */
+    CODE_KEY_FIELDS,    /* the same for a key, whatever the query */
+    CODE_KEY_VALUES,    /* return it; over at, k */
+    CODE_MASK_OF_READS, /* return MASK; over at, q, k, of_query, of_key */
+    CODE_KEY,    /* key types of mask and score: SplitKey where it makes float(k - q) and tensors cheaper, else int */
+    CODE_BIAS,   /* functions for a loaded element of bias rows (formula_has_bias_rows), and for its address */
+    CODE_PAIRS,  /* return whether a SplitKey can index the tensors */
+    CODE_PIECES, /* return whether rows of a bias (formula_has_bias_rows) can be copied in pieces of 16 bytes */
+    CODE_SCORE,  /* return SCORE; over at, q, k, s */
     CODE_DERIVATIVE,   /* return d SCORE / d s; over at, q, k, s */
     CODE_GRADIENTS,    /* one function per parameter with a requested gradient: d_NAME(params, i, j), its address */
     CODE_CLEARED,      /* statements that clear these gradients */
@@ -53,6 +59,16 @@ struct formula_spelling formula_code_spelling(const struct formula_set *set);
 
 /* "", "_least" or "_most": the suffix of a function that reads a tensor. */
 const char *formula_access_suffix(enum formula_access access);
+
+/* Returns the number of elements of tensors that the mask reads for a query, whatever the key; negative if memory ran
+   out. Defined in formula_code_reads.c, with the code that they need. */
+int formula_query_reads(const struct formula_set *set);
+void formula_code_query_fields(const struct formula_set *set, struct text *text);
+void formula_code_query_values(const struct formula_set *set, struct text *text);
+void formula_code_query_of_lane(const struct formula_set *set, struct text *text);
+void formula_code_key_fields(const struct formula_set *set, struct text *text);
+void formula_code_key_values(const struct formula_set *set, struct text *text);
+void formula_code_mask_of_reads(const struct formula_set *set, struct text *text);
 
 /* Defined in formula_code_gradients.c. */
 void formula_code_gradients(const struct formula_set *set, struct text *text);

@@ -25,7 +25,8 @@ static bool find_mask(const struct formula_set *set, int value[FACT_COUNT]) {
                               : formula_keyed_tensors(set->mask) ? mask_lookup_by_key
                                                                  : mask_lookup_no_lookup;
     formula_keys_free(&keys);
-    return good;
+    value[FACT_mask_query_reads] = formula_query_reads(set);
+    return good && value[FACT_mask_query_reads] >= 0;
 }
 
 static bool find_score(const struct formula_set *set, int value[FACT_COUNT]) {

@@ -1,5 +1,5 @@
-//$ needs clears_nan apart value_stages rows_in_order d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
-//$ include "backward/seen_pairs.cuh" if mask == custom_mask
+//$ needs mask_query_reads clears_nan apart value_stages rows_in_order d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ include "backward/seen_by_reads.cuh" if mask == custom_mask and mask_query_reads > 0 else "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/clear_nan.cuh" if clears_nan and (dq_added or apart)
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
