@@ -233,7 +233,7 @@ MUTANTS = [
     ("templates/backward/own_elements.cuh", " && count_of(of) == pairs", "", "test_backward_elements"),
     ("templates/backward/items.cuh", "together ? batch * all.kv_heads + open.tile.head : ", "", "test_backward_elements"),
     ("templates/backward/add_d_params.cuh", "sets && item.kv_index < params.forward.kv_heads", "sets", "test_backward_elements"),
-    ("templates/backward/add_d_params.cuh", "if (query + n < p.len_q && key0 + row < p.len_kv) {", "{", "test_backward_elements"),
+    ("templates/backward/set_elements.cuh", "WHOLE || (query + n < queries && 32 * i < keys)", "true", "test_backward_elements"),
     ("templates/backward/draw_queries.cuh", "numbers.y, at + 2, at + 6", "numbers.y, at + 6, at + 2", "test_backward_nonfinite"),
     ("templates/backward/draw_queries.cuh", "32 * queries + lane % 4 * 2", "lane % 4 * 2", "test_backward_nonfinite"),
     ("templates/backward/draw_keys.cuh", "query0 + 16 * warp + lane / 4", "query0 + lane / 4", "test_backward_nonfinite"),

@@ -1,43 +1,22 @@
 //$ needs block_n step_m own_elements batches_together
 //$ include "backward/d_params.cuh"
-//$ include "backward/own_elements.cuh" if own_elements
 //$ include "backward/help_with_items.cuh"
 //$ include "backward/other_tiles.cuh"
 
 // Two warps of the producer warpgroup add dS, the gradient with respect to the score, to the gradients of the parameters that the score
 // reads. They take it in 16 bits, from the tiles that the consumers share for dQ.
 constexpr int ADDERS = 2;
+//$ include "backward/set_elements.cuh" if own_elements
 
-//$ if own_elements
-template <bool SET> __device__ __forceinline__ void set_or_add(float *to, float share) {
-    if constexpr (SET)
-        *to = share;
-    else
-        atomicAdd(to, share);
-}
-
-// Sets what COUNT queries from q on contribute with key k, or adds it; all of them exist. An address is the previous plus a step.
-template <bool SET, int COUNT>
-//$ else
 // Adds what COUNT queries from q on contribute with key k; all of them exist. Where possible, an address is the previous plus a step.
 template <int COUNT>
-//$ end
 __device__ __forceinline__ void add_queries(const attention_backward_params &params, const attention_params &p, const Where &at, int q,
                                             int k, const float (&d_scores)[COUNT]) {
-    //$ if own_elements
-    float *const to = element_of(params, at, q, k);
-    const long long step = step_of_query(params);
-#pragma unroll
-    for (int n = 0; n < COUNT; n++)
-        set_or_add<SET>(to + n * step, d_scores[n]);
-    //$ else
     //$ code query_reads
-    //$ end
 }
 
 // Adds dS^T (BLOCK_N keys, STEP_M queries) of a step. Each lane takes one key, and neighbouring lanes take neighbouring keys, since the
 // elements that they add to are mostly adjacent. No addition is behind a branch: there are too few warps to wait for each addition.
-template <bool SET> //$ if own_elements
 __device__ __forceinline__ void add_tile(const attention_backward_params &params, const SharedKeys &shared, int buffer,
                                          const attention_params &p, const Where &at, int query0, int key0, int adder) {
     const bool whole = query0 + STEP_M <= p.len_q && key0 + BLOCK_N <= p.len_kv;
@@ -53,17 +32,7 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
         for (int n = 0; n < 8; n++)
             d_scores[n] = to_float(static_cast<Input>(pair[n / 2] >> n % 2 * 16));
         if (whole) {
-            add_queries<SET>(params, p, at, position_of(p, query), key0 + row, d_scores); //$ if own_elements
-            add_queries(params, p, at, position_of(p, query), key0 + row, d_scores);      //$ else
-            //$ if own_elements
-        } else if (SET) {
-#pragma unroll
-            for (int n = 0; n < 8; n++)
-                if (query + n < p.len_q && key0 + row < p.len_kv) {
-                    const float one[1] = {d_scores[n]};
-                    add_queries<true>(params, p, at, position_of(p, query + n), key0 + row, one);
-                }
-            //$ end
+            add_queries(params, p, at, position_of(p, query), key0 + row, d_scores);
         } else {
             // dS is 0 where the pair does not exist
 #pragma unroll
@@ -75,7 +44,7 @@ __device__ __forceinline__ void add_tile(const attention_backward_params &params
 
 // Does the same for all steps of an item. `tiles`: number of dS tiles before it.
 __device__ __forceinline__ void add_d_params_of_item(const attention_backward_params &params, SharedKeys &shared, const Item &item,
-                                                     bool set, //$ if own_elements
+                                                     Way way, //$ if own_elements
                                                      int &tiles, int adder) {
     const attention_params &p = own_sequence(params.forward, item);
     QueryTiles walk = queries_of(p, item);
@@ -87,10 +56,12 @@ __device__ __forceinline__ void add_d_params_of_item(const attention_backward_pa
         const int buffer = tiles % 2;
         barrier_wait(&shared.d_s_full[buffer], tiles / 2 % 2);
         //$ if own_elements
-        if (set)
-            add_tile<true>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
+        if (way == SET)
+            set_tile<true>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
+        else if (way == ADD_IN_ROWS)
+            set_tile<false>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
         else
-            add_tile<false>(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
+            add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
         //$ else
         add_tile(params, shared, buffer, p, where_is(p, tile.index), tile.first, item.key0, adder);
         //$ end
@@ -107,10 +78,11 @@ __device__ __forceinline__ void add_d_params(const attention_backward_params &pa
         barrier_arrive(&shared.d_s_empty[1]); // as the consumers do in their first step
     //$ if own_elements
     const bool sets = sets_elements(params, static_cast<int>(gridDim.x));
+    const Way later = pairs_have_elements(params) ? ADD_IN_ROWS : ADD;
     help_with_items(shared, [&](const Item &item) {
-        const bool set = sets && item.kv_index < params.forward.kv_heads; // in the first batch //$ if batches_together
-        const bool set = sets;                                                                  //$ else
-        add_d_params_of_item(params, shared, item, set, tiles, adder);
+        const bool first = sets && item.kv_index < params.forward.kv_heads; // of the batches //$ if batches_together
+        const bool first = sets;                                            //$ else
+        add_d_params_of_item(params, shared, item, first ? SET : later, tiles, adder);
     });
     //$ else
     help_with_items(shared, [&](const Item &item) { add_d_params_of_item(params, shared, item, tiles, adder); });
