@@ -209,6 +209,8 @@ static const struct {
      "heads=6,kv_heads=6,len_q=440,len_kv=440"}, /* items of 1 to 7 steps */
     {BACKWARD_90A "mask=causal head_dim=8 block_m=128", "heads=6,kv_heads=3,len_q=260,len_kv=500"},
     {BACKWARD_90A "mask=causal head_dim=104", "heads=6,kv_heads=6,len_q=300,len_kv=300"}, /* K is loaded before V */
+    {BACKWARD_90A "mask=none head_dim=104 layout=ragged",
+     "batch=3,heads=3,kv_heads=3,len_q=0,len_kv=300"}, /* no item has a step; V has a stage of its own */
     {BACKWARD_90A BIAS " mask=causal head_dim=8 wants=\"dq, dk, dv, d_values\"",
      "heads=6,kv_heads=3,len_q=260,len_kv=440"}, /* what the score adds to the last keys is not copied ahead */
     {BACKWARD_90A BIAS " mask=\"k <= q and q - k < 90\" head_dim=64 head_dim_v=136", "heads=1,len_q=300,len_kv=328"},
