@@ -56,6 +56,7 @@
 //$ note Where the score is s plus an addend, a NaN in K or Q makes every score of its row NaN. Consumers that take turns with dQ do not test for
 //$ note it: the test slowed each of their steps by 5 %, on data without NaN as well.
 //$ let clears_nan = not slopes_differ and not dq_in_turn
+//$ let clears_d_o = products_within_step
 //$ let added_ahead = score_adds == 1 and short_rows
 //$ note Rows of dS in shared memory are queries; if gradients of parameters are added from them, eight queries of a key at a time, they are keys.
 //$ let d_s_of_keys = wants_d_params > 0

@@ -26,6 +26,7 @@ template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_s
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0);
     //$ end
     c.load_dots();
+    if (MASKED) clear_nan<STEP_M>(d_o_tiles<DK>(c.shared)[c.d_o().stage()], 0, c.dots.sum()); //$ if not rows_in_order
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, STEP_M / 32, STEP_M / 16); //$ if rows_in_order

@@ -1,7 +1,8 @@
-//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order
+//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order clears_d_o
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
+//$ include "fragment/nan.cuh" if clears_d_o
 //$ include "target/sm_90.cuh"
 
 // Two numbers per query, at the start of the workspace: D = row sum of dO * O, minus dLSE, which the derivative of the softmax subtracts
@@ -37,6 +38,23 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
+//$ if clears_d_o
+// D of a query whose dO has a NaN: not the NaN that D is because of another input.
+constexpr int DOTS_OF_NAN = 0x7fc0d000;
+__device__ __forceinline__ bool is_of_nan(float dots) { return __float_as_int(dots) == DOTS_OF_NAN; }
+
+// True if a row of dO, of eight lanes, has a NaN. All lanes of a warp call this together.
+__device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
+    unsigned nan = 0;
+#pragma unroll 1
+    for (int column = 8 * (static_cast<int>(threadIdx.x) % 8); inside && column < HEAD_DIM_V; column += 64) {
+        const uint4 eight = eight_elements(d_o + column);
+        nan |= nan_of(eight.x) | nan_of(eight.y) | nan_of(eight.z) | nan_of(eight.w);
+    }
+    return __ballot_sync(0xffffffffu, nan != 0) >> threadIdx.x % 32 / 8 * 8 & 0xff;
+}
+
+//$ end
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -78,9 +96,11 @@ extern "C" __global__ void __launch_bounds__(128)
         }
     }
     sum = lanes_sum<8>(sum);
+    const bool of_nan = __any_sync(0xffffffffu, sum != sum) && has_nan(d_o, inside); //$ if clears_d_o
     if (lane == 0) {
         const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
+        if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN); //$ if clears_d_o
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
         if (query % 64 == 0) *key_tiles_added(p, tile_of_query(p, index, query)) = 0; //$ if dq_ordered
     }

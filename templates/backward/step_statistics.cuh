@@ -36,6 +36,14 @@ struct Statistics {
         for (int i = 0; i < 4; i++)
             number[i] = __shfl_sync(0xffffffffu, held[(4 * j + i) / 8], (4 * j + i) % 8 * 4 + static_cast<int>(threadIdx.x) % 4);
     }
+    // Returns NaN in one of a warp's lanes at least if a number is NaN.
+    __device__ __forceinline__ float sum() const {
+        float all = 0;
+#pragma unroll
+        for (float number : held)
+            all += number;
+        return all;
+    }
 };
 //$ elif statistics_ahead
 // A thread's numbers for the queries of a step: LSE in base 2, or D. They are loaded together, while products run.

@@ -13,6 +13,7 @@
      sequence/element.cuh
      target/any.cuh
      fragment/reduce.cuh
+     fragment/nan.cuh
      target/sm_90.cuh
      backward/statistics_of_heads.cuh
      backward/round_dq_launch.cuh
@@ -58,6 +59,7 @@
      backward/add_dq.cuh
      backward/consume_queries.cuh
      backward/clear_nan.cuh
+     backward/restore_nan.cuh
      backward/join_parts.cuh
      backward/parts.cuh
      target/sm_90_sums.cuh
@@ -362,6 +364,15 @@ template <int COUNT, typename Value, Value join(Value, Value)> __device__ __forc
 
 template <int COUNT> __device__ __forceinline__ float lanes_sum(float x) { return lanes_reduce<COUNT, float, plus>(x); }
 
+// fragment/nan.cuh
+// Returns a mask for two elements: all bits are set for an element that is NaN.
+__device__ __forceinline__ unsigned nan_of(unsigned pair) {
+    const unsigned signs = ((pair & 0x7fff7fff) + 0x007f007f) & 0x80008000; // carries into the sign bit only from NaN
+    return (signs >> 15) * 0xffff;
+}
+// Returns the pair of elements with 0 in place of NaN.
+__device__ __forceinline__ unsigned without_nan(unsigned pair) { return pair & ~nan_of(pair); }
+
 // target/sm_90.cuh
 // sm_90: what compute capability 9.0 adds for kernels of all targets from 9.0 on. Each is one instruction; the host device has its own
 // bodies under these names (runtime/host/device/).
@@ -426,6 +437,21 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
+// D of a query whose dO has a NaN: not the NaN that D is because of another input.
+constexpr int DOTS_OF_NAN = 0x7fc0d000;
+__device__ __forceinline__ bool is_of_nan(float dots) { return __float_as_int(dots) == DOTS_OF_NAN; }
+
+// True if a row of dO, of eight lanes, has a NaN. All lanes of a warp call this together.
+__device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
+    unsigned nan = 0;
+#pragma unroll 1
+    for (int column = 8 * (static_cast<int>(threadIdx.x) % 8); inside && column < HEAD_DIM_V; column += 64) {
+        const uint4 eight = eight_elements(d_o + column);
+        nan |= nan_of(eight.x) | nan_of(eight.y) | nan_of(eight.z) | nan_of(eight.w);
+    }
+    return __ballot_sync(0xffffffffu, nan != 0) >> threadIdx.x % 32 / 8 * 8 & 0xff;
+}
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -460,9 +486,11 @@ extern "C" __global__ void __launch_bounds__(128)
         }
     }
     sum = lanes_sum<8>(sum);
+    const bool of_nan = __any_sync(0xffffffffu, sum != sum) && has_nan(d_o, inside);
     if (lane == 0) {
         const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
+        if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN);
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
     float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;
@@ -1851,34 +1879,90 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
 }
 
 // backward/clear_nan.cuh
+
 // NaN in rows of K or Q whose pairs are not all seen. dS of an unseen pair is 0, but its product with a NaN is NaN, and a row of dQ or dK that
 // sees nothing of the NaN would have to be summed again. A NaN makes all scores of its row NaN, so a warp that meets such scores in a step
 // with unseen pairs sets every NaN of these rows to 0. A pair that is seen stays NaN: so is the LSE of its query. An infinity has to stay,
 // since it may make a weight 0. Other warpgroups may read these rows meanwhile, in products of pairs that see the NaN or of which no result is
 // used: either value is right.
+//
+// A NaN in dO makes D of its query NaN, and with it dQ of the query, and dK of the keys that it sees. But in dV it reaches a single column,
+// whose NaN restore_nan() stores after the other keys have been spared theirs.
 
-// Returns the pair of elements with 0 in place of NaN.
-__device__ __forceinline__ unsigned without_nan(unsigned pair) {
-    const unsigned signs = ((pair & 0x7fff7fff) + 0x007f007f) & 0x80008000; // carries into the sign bit only from NaN
-    return pair & ~((signs >> 15) * 0xffff);
+// Sets every NaN in the next bytes of a tile to 0. Called by a warp.
+__device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
+    uint4 *const chunks = reinterpret_cast<uint4 *>(tile);
+#pragma unroll 1
+    for (int i = opaque(static_cast<int>(threadIdx.x) % 32); i < bytes / 16; i += 32) {
+        const uint4 chunk = chunks[i];
+        chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
+    }
+    fence_async(); // before products read these rows
 }
 
-// Sets every NaN in ROWS rows of a tile, from row0 on, to 0. Called by a warp, if one of its threads has a `score` that is NaN.
+// Does so in ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
 template <int ROWS, int PANELS_OF, int HEIGHT>
 __device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
     if (!__any_sync(0xffffffffu, score != score))
         return;
+#pragma unroll 1
+    for (int panel = 0; panel < PANELS_OF; panel++)
+        clear_nan(tile[panel][row0], ROWS * 128);
+}
+
+// backward/restore_nan.cuh
+
+// Stores NaN where a NaN in dO reaches dV of a warp's 16 keys by pairs with a weight. In steps of the block with unseen pairs, a warp may have
+// set it to 0 in shared memory (backward/clear_nan.cuh) before this one added its row. `nonfinite`: sums that are not finite anyway.
+template <int COUNT>
+__device__ __forceinline__ void restore_nan(const attention_backward_params &params, int kv_index, int key0,
+                                            const Nonfinite<COUNT> &nonfinite) {
+    constexpr int PASS = columns_of_pass(HEAD_DIM_V), QUERIES = 128;
+    const attention_params &p = params.forward;
+    const int group = p.heads / p.kv_heads, first_of_item = key0 / BLOCK_N * BLOCK_N;
     const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
+    Output *const dv = static_cast<Output *>(params.dv) + kv_index / p.kv_heads * params.dv_batch_stride +
+                       kv_index % p.kv_heads * params.dv_head_stride;
+    __syncwarp(); // other lanes stored these elements before
 #pragma unroll 1
-    for (int panel = 0; panel < PANELS_OF; panel++) {
-        uint4 *const chunks = reinterpret_cast<uint4 *>(tile[panel][row0]);
+    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
+        if (__all_sync(0xffffffffu, nonfinite_in_pass<PASS>(nonfinite, column) == 0xffffffff >> (32 - PASS / 2)))
+            continue;
+        float sum[PASS / 2]; // NaN where a NaN counts
+#pragma unroll
+        for (float &value : sum)
+            value = 0;
 #pragma unroll 1
-        for (int i = lane; i < ROWS * 8; i += 32) {
-            const uint4 chunk = chunks[i];
-            chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
+        for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
+            const Where at = where_is(p, index);
+#pragma unroll 1
+            for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += QUERIES) {
+                if (all_pairs_seen(p, at, query0, QUERIES, first_of_item, BLOCK_N))
+                    continue; // in a step with these queries alone, nothing was set to 0
+                const int query = query0 + 4 * lane; // four of 16, in some order
+                bool marked = false;
+                if (query < padded_queries(p)) {
+                    const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
+                    marked = is_of_nan(dots.x) || is_of_nan(dots.y) || is_of_nan(dots.z) || is_of_nan(dots.w);
+                }
+                unsigned lanes = __ballot_sync(0xffffffffu, marked);
+#pragma unroll 1
+                for (int sixteen = query0; lanes != 0; sixteen += 16, lanes >>= 4) {
+                    if (!(lanes & 15) || !some_pair_seen(p, at, sixteen, 16, key0, 16))
+                        continue;
+                    float s[8], unused[8] = {};
+                    weigh_sixteen_keys<false>(s, unused, params, at, index, sixteen, key0);
+                    add_not_finite(sum, s, d_o_in_memory(params, index).from(column), sixteen);
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < PASS / 2; i++) {
+            const int key = key0 + lane / 4 + i / 2 % 2 * 8;
+            if (sum[i] != sum[i] && key < p.len_kv)
+                dv[key * params.dv_row_stride + column + i / 4 * 8 + lane % 4 * 2 + i % 2] = to_output(sum[i]);
         }
     }
-    fence_async(); // before products read these rows
 }
 
 // target/sm_90_sums.cuh
@@ -2126,11 +2210,33 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
     __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
 
+    // Sets NaN to 0 in this consumer's rows of K, and in Q and dO of the step, if one of them has any.
+    __device__ __forceinline__ void clear_nan_of_step() {
+        const int stage = ring.stage();
+        float score = s[2]; // and those of this thread's queries and its other key
+#pragma unroll
+        for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
+            score += s[i];
+        bool nan = score != score;
+#pragma unroll
+        for (int query = static_cast<int>(threadIdx.x) % 32; query < STEP_M; query += 32)
+            nan |= is_of_nan(shared.dot[stage][query]);
+        if (!__any_sync(0xffffffffu, nan))
+            return;
+        auto &own_k = shared.k[items.stage()][index];
+        auto &q = shared.q[stage];
+        auto &d_o_tile = d_o_tiles<DK>(shared)[d_o().stage()];
+#pragma unroll 1
+        for (int i = 0; i < 3; i++) // a loop, since three calls made the steps without NaN 1 % slower
+            clear_nan(i == 0 ? own_k[0][0] : i == 1 ? q[0][0] : d_o_tile[0][0],
+                      static_cast<int>(i == 0 ? sizeof own_k : i == 1 ? sizeof q : sizeof d_o_tile));
+    }
+
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead,
                                              int begin, int end) { // of queries 16 begin to 16 end - 1 of the step
-        if (MASKED && begin == 0) // the scores of one query and this thread's two keys
-            clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
+        if (MASKED && begin == 0)
+            clear_nan_of_step();
         weigh_keys<MASKED>(s,
                            p, at,
                            begin, end,
@@ -2192,7 +2298,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
-        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
+        const bool again_dv = (wants_repeat(dv[0]) && row0 < p.len_kv) || again_dk; // NaN in dO reaches dK if it reaches dV
         Nonfinite<DK ? HEAD_DIM / 2 : 1> nonfinite_dk;
         Nonfinite<DV ? HEAD_DIM_V / 2 : 1> nonfinite_dv;
         if (again_dk)
@@ -2212,6 +2318,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if constexpr (DV)
             if (again_dv)
                 repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, nonfinite_dv);
+        if (again_dk) restore_nan(own, kv_index, row0, nonfinite_dv);
     }
 };
 
@@ -2278,7 +2385,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
             weigh_step<true>(c);
         c.add_dv();
         await_d_s();
-        wgmma_fence();
+        // no wgmma_fence(): add_dv() has one, and nothing has read or written dQ since
         multiply_part_of_dq(c.dq, c.shared.d_s[d_s_buffer(c)], c.shared.k[c.items.stage()], c.index);
         wgmma_commit();
         wgmma_wait<1>();
