@@ -7,6 +7,8 @@ enum att_status failure_set(struct failure *failure, enum att_status status, con
         return status;
     failure_clear(failure);
     failure->status = status;
+    if (failure->wordless)
+        return status;
     va_list arguments;
     va_start(arguments, format);
     text_vprint(&failure->text, format, arguments);
@@ -15,6 +17,8 @@ enum att_status failure_set(struct failure *failure, enum att_status status, con
 }
 
 enum att_status failure_add(struct failure *failure, const char *format, ...) {
+    if (failure->wordless)
+        return failure->status;
     va_list arguments;
     va_start(arguments, format);
     text_vprint(&failure->text, format, arguments);

@@ -9,6 +9,7 @@
 struct failure {
     enum att_status status;
     struct text text; /* one or more complete sentences or compiler lines */
+    bool wordless;    /* keeps the status alone, and so never allocates */
 };
 
 /* Replaces the present failure. Returns status. `failure` may be null if only the status is needed. */

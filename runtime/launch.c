@@ -157,11 +157,11 @@ static enum att_status take_by_sizes(att_kernel **kernel, const struct att_args 
     }
     if (own && (*kernel)->plan.maps && tensor_maps_check(arguments, failure) != ATT_OK)
         return failure->status; /* if this kernel cannot take them, no other one takes its place */
-    if (own && check_sizes(own, args, arguments, room, failure) == ATT_OK) {
+    struct failure unsaid = {.wordless = true};
+    if (own && check_sizes(own, args, arguments, room, &unsaid) == ATT_OK) {
         *kernel = own;
         return ATT_OK;
     }
-    failure_clear(failure);
     return check_sizes(*kernel, args, arguments, room, failure);
 }
 
