@@ -83,5 +83,6 @@ struct WeightsRole : RoleSteps<0, WEIGHTS_DV, 0, 0> {
             if (more)
                 share(tile() + 1);
         }
+        fence_async(); // TMA may now overwrite the statistics: the last step has read those of the step without queries
     }
 };
