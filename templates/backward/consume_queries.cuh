@@ -1,4 +1,4 @@
-//$ needs clears_d_o mask_query_reads clears_nan apart value_stages rows_in_order d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs clears_d_o mask_query_reads clears_nan apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_by_reads.cuh" if mask == custom_mask and mask_query_reads > 0 else "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/clear_nan.cuh" if clears_nan and (dq_added or apart)
 //$ include "backward/restore_nan.cuh" if clears_d_o
@@ -66,6 +66,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Releases the step that marks the end of the item.
     __device__ __forceinline__ void pass_last_step() {
+        fence_async(); // the last step has loaded statistics of this one, which TMA may now overwrite //$ if tma_statistics and not products_within_step
         await_warps();
         release_queries();
         release_d_o();
