@@ -41,8 +41,12 @@ static bool adds_dq(const struct knobs *found) {
            found->score != score_custom_score && found->dropout == 0;
 }
 
+/* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
+   most of all in short items, and in few items that differ in length. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
-    if (found->deterministic == 1) /* blocks wait for each other, also in long work */
+    if (found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal)
+        return work->queries <= 512 || work->items_per_sm < 2.5;
+    if (found->deterministic == 1)
         return work->items_per_sm < 1.25;
     return found->mask == mask_causal ? work->items_per_sm <= 1 && work->queries <= 1024
                                       : work->items_per_sm <= 0.5 && work->queries <= 2048;

@@ -8,9 +8,12 @@
 //$ let by_role = roles_fit and block_n == 96
 //$ let apart = long_rows and not by_role
 //$ note dQ is added in memory by the launch of dK and dV, if that has registers for a part of dQ. With `deterministic`, all blocks add to it in
-//$ note the order of their keys, which was measured with steps of 128 queries; it does not pay in shorter ones.
-//$ let dq_fits = by_role or (not long_rows and head_dim <= 128 and (deterministic == 0 or (plain and head_dim <= 64 and head_dim_v <= 64)))
-//$ default dq_in = dq_memory if dq_fits else dq_registers
+//$ note the order of their keys, where warps do so that multiply nothing; consumers would wait for the order themselves. Packed sequences of
+//$ note longer rows were not measured with it. For some sizes a launch of its own for dQ is faster (runtime/choose_gradients.c).
+//$ let narrow = head_dim <= 64 and head_dim_v <= 64
+//$ let order_fits = plain and (narrow or head_dim > 96 or head_dim_v > 96)
+//$ let dq_fits = by_role or (not long_rows and head_dim <= 128 and (deterministic == 0 or order_fits))
+//$ default dq_in = dq_memory if dq_fits and (deterministic == 0 or narrow or layout == dense) else dq_registers
 //$ require dq_in == dq_registers or dq_fits
 //$ require dq_in == dq_memory or not by_role
 //$ let dq_added = dq_in == dq_memory

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBLEM "family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_90a "
+#define LONG_ROWS "family=attention_backward dtype=bf16 head_dim=128 target=sm_90a "
+#define PROBLEM   "family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_90a "
 
-enum { H = 2, LQ = 150, LK = 300, D = 64, ROWS = H * LK, BYTES = 2 * ROWS * D, WORKSPACE = 1 << 20 };
+enum { H = 2, LQ = 150, LK = 300, D = 64, MOST_D = 128, ROWS = H * LK, BYTES = 4 * ROWS * MOST_D, WORKSPACE = 1 << 20 };
 enum { Q, K, V, O, D_O, DQ, DK, DV, TENSORS };
 
 static att_session *open_host(uint64_t seed) {
@@ -37,8 +38,8 @@ struct problem {
     struct att_args args;
 };
 
-static struct att_tensor tensor(uint16_t *data, int rows) {
-    return (struct att_tensor){data, H * rows * D, rows * D, D};
+static struct att_tensor tensor(uint16_t *data, int rows, int head_dim) {
+    return (struct att_tensor){data, H * rows * head_dim, rows * head_dim, head_dim};
 }
 
 static void *device(att_session *session, const void *from, size_t bytes) {
@@ -48,13 +49,13 @@ static void *device(att_session *session, const void *from, size_t bytes) {
     return to;
 }
 
-static void make(att_session *session, struct problem *p) {
-    static uint16_t values[ROWS * D];
+static void make(att_session *session, struct problem *p, int head_dim) {
+    static uint16_t values[2 * ROWS * MOST_D];
     static float lse[H * LQ];
     static char workspace[WORKSPACE];
     unsigned seed = 1;
     for (int i = 0; i < TENSORS; i++) {
-        for (int j = 0; j < ROWS * D; j++) {
+        for (int j = 0; j < ROWS * MOST_D; j++) {
             float x = (float)((seed = seed * 1664525 + 1013904223) >> 8) / 0x1p23f - 1;
             uint32_t bits;
             memcpy(&bits, &x, 4);
@@ -69,14 +70,14 @@ static void make(att_session *session, struct problem *p) {
                                 .family = ATT_ATTENTION_BACKWARD,
                                 .workspace = device(session, workspace, sizeof workspace),
                                 .workspace_size = sizeof workspace,
-                                .attention_backward = {.d_o = tensor(p->data[D_O], LQ),
-                                                       .dq = tensor(p->data[DQ], LQ),
-                                                       .dk = tensor(p->data[DK], LK),
-                                                       .dv = tensor(p->data[DV], LK),
-                                                       .forward = {.q = tensor(p->data[Q], LQ),
-                                                                   .k = tensor(p->data[K], LK),
-                                                                   .v = tensor(p->data[V], LK),
-                                                                   .o = tensor(p->data[O], LQ),
+                                .attention_backward = {.d_o = tensor(p->data[D_O], LQ, head_dim),
+                                                       .dq = tensor(p->data[DQ], LQ, head_dim),
+                                                       .dk = tensor(p->data[DK], LK, head_dim),
+                                                       .dv = tensor(p->data[DV], LK, head_dim),
+                                                       .forward = {.q = tensor(p->data[Q], LQ, head_dim),
+                                                                   .k = tensor(p->data[K], LK, head_dim),
+                                                                   .v = tensor(p->data[V], LK, head_dim),
+                                                                   .o = tensor(p->data[O], LQ, head_dim),
                                                                    .lse = device(session, lse, sizeof lse),
                                                                    .batch = 1,
                                                                    .heads = H,
@@ -92,11 +93,12 @@ static void clear(att_session *session, const struct problem *p) {
     att_free(session, p->args.attention_backward.forward.lse);
 }
 
-/* Computes dQ, dK and dV; the seed decides the order of the host device's threads. */
-static void run(const char *problem, uint64_t seed, uint16_t out[3][ROWS * D]) {
+/* Computes dQ, dK and dV in fp32, in which another order of additions shows; the seed decides the order of the host device's
+   threads. */
+static void run(const char *problem, int head_dim, uint64_t seed, uint32_t out[3][ROWS * MOST_D]) {
     att_session *session = open_host(seed);
     struct problem p;
-    make(session, &p);
+    make(session, &p, head_dim);
     cr_assert_eq(att_launch(find(session, problem), &p.args, NULL), ATT_OK, "%s", att_message(session));
     for (int i = 0; i < 3; i++)
         cr_assert_eq(att_copy_out(session, out[i], p.data[DQ + i], BYTES), ATT_OK);
@@ -105,20 +107,30 @@ static void run(const char *problem, uint64_t seed, uint16_t out[3][ROWS * D]) {
 }
 
 Test(backward_async, gives_the_same_bits_in_any_order_where_the_problem_says_so) {
-    static uint16_t first[3][ROWS * D], out[3][ROWS * D];
-    run(PROBLEM "deterministic=1", 0, first);
-    for (uint64_t seed = 1; seed < 5; seed++) {
-        run(PROBLEM "deterministic=1", seed, out);
-        cr_expect_arr_eq(out, first, sizeof out, "seed %d", (int)seed);
+    static const struct {
+        const char *problem;
+        int head_dim;
+    } cases[] = {
+        {PROBLEM "dtype_out=fp32 deterministic=1", D},
+        {"family=attention_backward dtype=bf16 head_dim=64 target=sm_90a dtype_out=fp32 deterministic=1", D},
+        {LONG_ROWS "dtype_out=fp32 deterministic=1", MOST_D},
+    }; /* without a mask, tiles of one head come side by side */
+    static uint32_t first[3][ROWS * MOST_D], out[3][ROWS * MOST_D];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run(cases[i].problem, cases[i].head_dim, 0, first);
+        for (uint64_t seed = 1; seed < 5; seed++) {
+            run(cases[i].problem, cases[i].head_dim, seed, out);
+            cr_expect_arr_eq(out, first, sizeof out, "head_dim %d, seed %d", cases[i].head_dim, (int)seed);
+        }
     }
 }
 
 /* One block alone sums its dK and dV. */
 Test(backward_async, adds_dq_alone_in_an_order_that_varies) {
-    static uint16_t first[3][ROWS * D], out[3][ROWS * D];
-    run(PROBLEM, 0, first);
+    static uint32_t first[3][ROWS * MOST_D], out[3][ROWS * MOST_D];
+    run(PROBLEM "dtype_out=fp32", D, 0, first);
     for (uint64_t seed = 1; seed < 5; seed++) {
-        run(PROBLEM, seed, out);
+        run(PROBLEM "dtype_out=fp32", D, seed, out);
         cr_expect_arr_eq(out[1], first[1], 2 * sizeof out[1], "seed %d", (int)seed);
     }
 }
@@ -127,7 +139,7 @@ Test(backward_async, refuses_tensors_that_tma_cannot_take) {
     att_session *session = open_host(0);
     att_kernel *kernel = find(session, PROBLEM);
     struct problem p;
-    make(session, &p);
+    make(session, &p, D);
     p.args.attention_backward.d_o.data = p.data[D_O] + 4;
     cr_expect_eq(att_launch(kernel, &p.args, NULL), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(att_message(session), "d_o: address"), "%s", att_message(session));
@@ -202,6 +214,12 @@ Test(backward_async, long_rows_have_the_same_gradients) {
         {64, 128, "mask=none dtype=fp16", {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 130, .len_kv = 300}},
         {120, 120, "mask=causal layout=ragged", {.batch = 3, .heads = 4, .kv_heads = 1, .len_q = 150, .len_kv = 150}},
         {112, 112, "mask=causal layout=padded", {.batch = 3, .heads = 2, .kv_heads = 2, .len_q = 150, .len_kv = 300}},
+        {104, 104, "mask=causal deterministic=1", {.batch = 1, .heads = 4, .kv_heads = 2, .len_q = 300, .len_kv = 500}},
+        {64, 128, "mask=none deterministic=1", {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 130, .len_kv = 300}},
+        {128,
+         128,
+         "mask=causal layout=ragged deterministic=1",
+         {.batch = 3, .heads = 2, .kv_heads = 2, .len_q = 150, .len_kv = 300}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (uint64_t seed = 0; seed < 2; seed++) {
@@ -228,6 +246,9 @@ Test(backward_async, tiles_of_many_heads_are_all_computed) {
                  schedules[i][0]);
         check_shape(problem, schedules[i][1], &shape, 0);
     }
+    /* 80 heads in turn would fit in the L2 cache, so there are two turns, of 41 and 40 heads */
+    static const struct shape long_rows = {.batch = 81, .heads = 1, .kv_heads = 1, .len_q = 511, .len_kv = 130};
+    check_shape(LONG_ROWS "mask=causal deterministic=1", "algorithm=flash_async", &long_rows, 0);
 }
 
 /* Blocks share the steps of items (templates/backward/shares.cuh): of one item, of three, and of four whose

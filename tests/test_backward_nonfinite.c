@@ -173,11 +173,12 @@ static double times_read(att_session *session, const char *problem, int which, i
 Test(backward_nonfinite, a_nan_in_k_makes_no_row_of_dq_be_summed_again) {
     static const struct {
         const char *problem;
-        double most; /* without clear_nan.cuh: 5.1, 5.4, 4.8, 2.9, 8.9 */
+        double most; /* without clear_nan.cuh: 5.1, 5.4, 5.4, 5.3, 2.9, 8.9 */
     } cases[] = {
         {HOPPER "bf16 head_dim=64 mask=causal", 2.3},
         {HOPPER "fp16 head_dim=128 mask=causal", 3},
-        {HOPPER "fp16 head_dim=128 mask=causal deterministic=1", 2.4},
+        {HOPPER "fp16 head_dim=128 mask=causal deterministic=1", 3},
+        {HOPPER "fp16 head_dim=96 mask=causal deterministic=1", 3.1},
         {HOPPER "bf16 head_dim=192 mask=causal", 2.5},
         {HOPPER "bf16 head_dim=208 mask=causal", 7.2},
     };

@@ -975,7 +975,16 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=64", "batch=4 heads=32 kv_heads=4 len_q=512 len_kv=512", "_m128_"}, /* 64 items of eight heads */
         {"head_dim=64 deterministic=1", "batch=2 heads=32 len_q=512 len_kv=512", "_dq_memory_"},    /* 256 items */
         {"head_dim=64 deterministic=1", "batch=1 heads=32 len_q=640 len_kv=640", "_dq_registers_"}, /* 160 items */
-        {"head_dim=128 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=128 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_memory_"},
+        {"head_dim=128 deterministic=1", "batch=32 heads=16 len_q=512 len_kv=512", "_dq_registers_"},
+        {"head_dim=128 deterministic=1", "batch=32 heads=16 len_q=513 len_kv=513", "_dq_memory_"},
+        {"head_dim=128 deterministic=1", "batch=1 heads=10 len_q=4096 len_kv=4096", "_dq_registers_"}, /* 320 items */
+        {"head_dim=128 deterministic=1", "batch=1 heads=11 len_q=4096 len_kv=4096", "_dq_memory_"},    /* 352 items */
+        {"head_dim=128 deterministic=1 mask=none", "batch=1 heads=6 len_q=4096 len_kv=4096", "_dq_memory_"}, /* 192 */
+        {"head_dim=128 deterministic=1 mask=none", "batch=32 heads=16 len_q=512 len_kv=512", "_dq_memory_"},
+        {"head_dim=128 deterministic=1 layout=padded", "batch=8 heads=32 len_q=4096 len_kv=4096",
+         "_dq_registers_"}, /* not measured */
+        {"head_dim=96 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_registers_"},
         {"head_dim=64", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"},  /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1025 len_kv=1025", "_dq_memory_"},

@@ -222,6 +222,7 @@ static const struct {
     {BACKWARD_90A "mask=none head_dim=72", "heads=1,len_q=1500,len_kv=100"},             /* one item in parts */
     {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"}, /* in order */
+    {BACKWARD_90A "mask=causal head_dim=104 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"},
     {BACKWARD_90A "mask=causal head_dim=8 dq_in=dq_registers", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136 block_n=128", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one tile of dO for dK, three for dV */
@@ -337,7 +338,9 @@ static const struct mutation {
     {" copy_bias(copies.p", NULL},
     {"c.fill_bias(", NULL},
     {"atomic_add_acq_rel(", "atomicAdd("}, /* what it publishes */
-    {"part.before", "0"},                  /* the order of additions */
+    {"add_release(", NULL},
+    {"STEP_M / CONSUMERS * consumer", "0 * STEP_M / CONSUMERS * consumer"},
+    {"part.before", "0"}, /* the order of additions */
     {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty == Q_STAGES", "empty == 1"},
@@ -399,8 +402,6 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     if (strcmp(lines->file, "backward/role_steps.cuh") == 0 && strstr(line, "wgmma_fence();") &&
         strstr(before, "add_dk()"))
         return true; /* the compiler inserts it otherwise, and says so */
-    if (strcmp(lines->file, "backward/add_dq.cuh") == 0 && strstr(line, "atomic_add_acq_rel("))
-        return true; /* here an addition is complete when it begins */
     if (strstr(line, "keys_empty[before.stage()]"))
         return true; /* when a block takes its next item; long items only */
     if (strstr(line, "q_empty[queries.stage()][consumer]") && !mutation->instead)

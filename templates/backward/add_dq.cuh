@@ -1,4 +1,4 @@
-//$ needs head_dim dq_ordered dq_columns block_m
+//$ needs head_dim dq_ordered dq_columns block_m step_m consumers
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh" if dq_ordered
 
@@ -15,7 +15,10 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
         if (part.tile < 0)
             break;
         if (elected) {
-            await_count(key_tiles_added(p, part.tile + consumer), part.before); //$ if dq_ordered
+            //$ if dq_ordered
+            int *const added = key_tiles_added(p, 64ll * part.tile + STEP_M / CONSUMERS * consumer);
+            await_count(added, part.before);
+            //$ end
             //$ if block_m == 128
             tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);
             //$ else
@@ -27,7 +30,7 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             barrier_arrive(&shared.dq_empty[consumer]);
             //$ if dq_ordered
             tma_store_wait();
-            atomic_add_acq_rel(key_tiles_added(p, part.tile + consumer), 1);
+            add_release(added, 1); // without release, a later block's addition was seen to come first
             //$ end
         }
     }

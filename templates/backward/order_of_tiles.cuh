@@ -1,4 +1,4 @@
-//$ needs mask algorithm dq_ordered
+//$ needs mask algorithm dq_ordered step_m
 //$ include "backward/l2_cache.cuh" if dq_ordered
 
 struct TileOfHead {
@@ -7,12 +7,22 @@ struct TileOfHead {
 };
 
 //$ if dq_ordered
-// Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate, of as many as the L2 cache holds:
-// the next tile of a head begins when the tile before it is some steps ahead.
+// Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate: the next tile of a head begins when the
+// tile before it is some steps ahead. Returns the number of heads in turn: of fewer heads more blocks wait for each other, of more heads
+// the queries do not stay in the L2 cache.
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads) {
+    const long long blocks = gridDim.x, in_l2 = L2_BYTES / max(bytes_of_queries(p, 1), 1ll);
+    const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M; // items end before the next tile's turn //$ if mask == causal
+    const long long most = min(max(in_l2, blocks / 16), brief ? heads : blocks / 8); //$ if mask == causal
+    const long long most = min(max(in_l2, blocks / 16), blocks / 8);                 //$ else
+    const int turns = (heads - 1) / static_cast<int>(max(most, 1ll)) + 1;
+    return (heads - 1) / turns + 1; // about as many in every turn
+}
+
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles) {
-    const int most = static_cast<int>(min(max(L2_BYTES / max(bytes_of_queries(p, 1), 1ll), 1ll), static_cast<long long>(heads)));
-    const int first = n / (most * tiles) * most, at_once = min(most, heads - first), place = n - first * tiles;
-    return {first + place % at_once, place / at_once};
+    const int most = heads_in_turn(p, heads), first = n / (most * tiles) * most;
+    const int in_turn = min(most, heads - first), place = n - first * tiles;
+    return {first + place % in_turn, place / in_turn};
 }
 //$ elif mask == causal or (mask == custom_mask and algorithm == flash_async)
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,

@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(128)
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN); //$ if clears_d_o
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
-        if (query % 64 == 0) *key_tiles_added(p, tile_of_query(p, index, query)) = 0; //$ if dq_ordered
+        *key_tiles_added(p, 64ll * tile_of_query(p, index, query) + query % 64) = 0; //$ if dq_ordered
     }
     //$ if dq_width > 0
     float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;

@@ -8,9 +8,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, long long 
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
 }
 //$ if dq_ordered
-// Then the number of key tiles whose dQ has been added to a tile, one for 64 queries.
-__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long tile) {
-    return reinterpret_cast<int *>(row_lse2(p, static_cast<long long>(p.batch) * p.heads)) + tile;
+// Then, in a row as long, the numbers of key tiles whose dQ has been added: one for each consumer's part of a step, in the places of the
+// step's queries.
+__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long row) {
+    return reinterpret_cast<int *>(row_lse2(p, static_cast<long long>(p.batch) * p.heads)) + row;
 }
 //$ end
 

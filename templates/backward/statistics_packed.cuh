@@ -13,9 +13,10 @@ __device__ __forceinline__ float *row_lse2(const attention_params &p, int index)
     return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
 }
 //$ if dq_ordered
-// Then the number of key tiles whose dQ has been added to a tile, one for 64 queries.
-__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long tile) {
-    return static_cast<int *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + tile;
+// Then, in a row as long, the numbers of key tiles whose dQ has been added: one for each consumer's part of a step, in the places of the
+// step's queries.
+__device__ __forceinline__ int *key_tiles_added(const attention_params &p, long long row) {
+    return static_cast<int *>(p.workspace) + 2ll * p.heads * rows_of_head(p) + row;
 }
 //$ end
 

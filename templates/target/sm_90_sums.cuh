@@ -14,6 +14,10 @@ __device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
     asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
     return before;
 }
+// Adds to *to. Release alone: the thread does not wait for the value before.
+__device__ __forceinline__ void add_release(int *to, int value) {
+    asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
 // Waits until *counter is `count`. Acquire: what was visible to those that counted so far is visible to this thread.
 __device__ __forceinline__ void await_count(const int *counter, int count) {
     int found;

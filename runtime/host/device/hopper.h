@@ -157,13 +157,17 @@ ATTILE_INLINE void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], attile_
 ATTILE_INLINE void add_to_memory(float *to, float a, float b, float c, float d) {
     atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
 }
-/* The one atomic, and the one wait for it, that order other accesses. */
+/* The atomics, and the wait for them, that order other accesses. */
 static ATTILE_UNWATCHED void attile_order(void *object, int acquire) { attile_self()->host->order(object, acquire); }
 ATTILE_INLINE int atomic_add_acq_rel(int *to, int value) {
     attile_order(to, 0);
     int before = atomicAdd(to, value);
     attile_order(to, 1);
     return before;
+}
+ATTILE_INLINE void add_release(int *to, int value) {
+    attile_order(to, 0);
+    atomicAdd(to, value);
 }
 static ATTILE_UNWATCHED void attile_await(const int *counter, int count, int line) {
     attile_watch(counter, sizeof *counter, 0, sizeof *counter, (const char *)__builtin_return_address(0) - 1);
