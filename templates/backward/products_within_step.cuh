@@ -73,7 +73,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
             weigh_step<true>(c);
         c.add_dv();
         await_d_s();
-        // no wgmma_fence(): add_dv() has one, and nothing has read or written dQ since
+        // no fence for wgmma: add_dv() has one, and nothing has read or written dQ since
         multiply_part_of_dq(c.dq, c.shared.d_s[d_s_buffer(c)], c.shared.k[c.items.stage()], c.index);
         wgmma_commit();
         wgmma_wait<1>();
