@@ -23,7 +23,7 @@ __device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
     fence_async(); // before products read these rows
 }
 
-// Does so in ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
+// The same for ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
 template <int ROWS, int PANELS_OF, int HEIGHT>
 __device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
     if (!__any_sync(0xffffffffu, score != score))

@@ -201,7 +201,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Sets NaN to 0 in this consumer's rows of K, and in Q and dO of the step, if one of them has any.
     __device__ __forceinline__ void clear_nan_of_step() {
         const int stage = ring.stage();
-        float score = s[2]; // and those of this thread's queries and its other key
+        float score = s[2]; // in the end NaN if one of this thread's queries or keys has a NaN
 #pragma unroll
         for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
             score += s[i];

@@ -8,8 +8,8 @@ struct TileOfHead {
 
 //$ if dq_ordered
 // Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate: the next tile of a head begins when the
-// tile before it is some steps ahead. Returns the number of heads in turn: of fewer heads more blocks wait for each other, of more heads
-// the queries do not stay in the L2 cache.
+// tile before it is some steps ahead. Returns the number of heads that take turns: with fewer heads, more blocks wait for each other; with
+// more, their queries do not stay in the L2 cache.
 __device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads) {
     const long long blocks = gridDim.x, in_l2 = L2_BYTES / max(bytes_of_queries(p, 1), 1ll);
     const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M; // items end before the next tile's turn //$ if mask == causal

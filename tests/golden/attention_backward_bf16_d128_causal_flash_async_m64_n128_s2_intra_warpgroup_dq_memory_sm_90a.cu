@@ -1900,7 +1900,7 @@ __device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
     fence_async(); // before products read these rows
 }
 
-// Does so in ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
+// The same for ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
 template <int ROWS, int PANELS_OF, int HEIGHT>
 __device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
     if (!__any_sync(0xffffffffu, score != score))
@@ -2213,7 +2213,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Sets NaN to 0 in this consumer's rows of K, and in Q and dO of the step, if one of them has any.
     __device__ __forceinline__ void clear_nan_of_step() {
         const int stage = ring.stage();
-        float score = s[2]; // and those of this thread's queries and its other key
+        float score = s[2]; // in the end NaN if one of this thread's queries or keys has a NaN
 #pragma unroll
         for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
             score += s[i];
