@@ -106,7 +106,7 @@
 //$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or by_role else 32 * panels
 //$ let dq_width = head_dim
 //$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
-//$ let gradient_bytes = 3 * step_m * 128 * ((block_n + 63) / 64) if by_role else 2 * block_n * 2 * step_m + dq_bytes
+//$ let gradient_bytes = 3 * step_m * 128 * ((block_n + 63) / 64) + 512 * warps_of_item if by_role else 2 * block_n * 2 * step_m + dq_bytes
 //$ else
 //$ let dq_columns = 0
 //$ let dq_width = 0

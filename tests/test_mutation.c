@@ -103,6 +103,7 @@ static const char *const files[] = {
     "backward/role_of_gradients.cuh",
     "backward/role_of_dq.cuh",
     "backward/panel_sums.cuh",
+    "backward/store_panels.cuh",
     "backward/dq_rows.cuh",
     "backward/send_dq.cuh",
     "backward/add_dq.cuh",

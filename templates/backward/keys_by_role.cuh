@@ -1,4 +1,4 @@
-//$ needs consumers stages d_o_stages key_stages step_m block_n part_keys panels panels_v block_threads shared_keys most_shares
+//$ needs consumers stages d_o_stages key_stages step_m block_n part_keys panels panels_v block_threads shared_keys most_shares warps_of_item
 
 // --- dK, dV and dQ: keys across, queries down. Each warpgroup has a role.
 
@@ -11,6 +11,7 @@ struct alignas(1024) SharedKeys {
     Panels<PANELS, STEP_M> q[STAGES];
     Panels<PANELS_V, STEP_M> d_o[D_O_STAGES];
     PairsTile weights, d_s[2]; // P and dS
+    alignas(16) unsigned short transposed[WARPS_OF_ITEM][16][16]; // of each warp, what it stores of dK or dV: 16 keys, 16 columns
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[ITEMS_KEPT];

@@ -76,13 +76,14 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
         const int kv_index = same_in_warp(item.kv_index), key0 = same_in_warp(item.key0);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const GradientRows dv_rows = rows_of_dv(own, kv_index, key0), dk_rows = rows_of_dk(own, kv_index, key0);
+        unsigned short(&transposed)[16][16] = shared.transposed[warp_index() - 4];
         bool again = false;
 #pragma unroll
         for (int i = 0; i < DV_COUNT; i++)
-            again |= store_panel<HEAD_DIM_V>(dv[i], 1, dv_rows, DV_FIRST + i);
+            again |= store_panel<HEAD_DIM_V>(dv[i], 1, dv_rows, DV_FIRST + i, transposed);
 #pragma unroll
         for (int i = 0; i < DK_COUNT; i++)
-            again |= store_panel<HEAD_DIM>(dk[i], params.forward.scale, dk_rows, DK_FIRST + i);
+            again |= store_panel<HEAD_DIM>(dk[i], params.forward.scale, dk_rows, DK_FIRST + i, transposed);
         int &some_again = shared.panels_again[warpgroup_index() - 1][slot];
         if (again && threadIdx.x % 32 == 0)
             atomicMax(&some_again, 1);

@@ -1,5 +1,6 @@
 //$ needs block_n
 //$ include "backward/repeat_keys.cuh"
+//$ include "target/sm_90_store_transposed.cuh"
 
 // Rows of dK or dV from an item's first key on.
 struct GradientRows {
@@ -18,30 +19,26 @@ __device__ __forceinline__ GradientRows rows_of_dv(const attention_backward_para
             own.dv_row_stride, own.forward.len_kv - key0};
 }
 
-// Transposes an 8 x 8 matrix of 16-bit elements, of which a lane holds two neighbours: row lane / 4, columns lane % 4 * 2 and + 1.
-__device__ __forceinline__ unsigned transposed(unsigned pair) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, from = lane % 4 * 8 + lane / 8, shift = lane / 4 % 2 * 16;
-    const unsigned low = __shfl_sync(0xffffffffu, pair, from), high = __shfl_sync(0xffffffffu, pair, from + 4);
-    return (low >> shift & 0xffff) | high >> shift << 16;
-}
-
-// Stores a panel of 64 columns, of which a warpgroup holds the transpose (64 columns, BLOCK_N keys), times a factor. Returns whether a sum
-// of this warp is not finite.
+// Stores a panel of 64 columns, of which a warpgroup holds the transpose (64 columns, BLOCK_N keys), times a factor. Each warp holds 16 of
+// the columns, and transposes them in shared memory, 16 keys at a time: then two lanes store a key's 16 columns, 16 bytes each. Returns
+// whether a sum of this warp is not finite.
 template <int DIM>
-__device__ __forceinline__ bool store_panel(const float (&sum)[BLOCK_N / 2], float factor, const GradientRows &to, int panel) {
+__device__ __forceinline__ bool store_panel(const float (&sum)[BLOCK_N / 2], float factor, const GradientRows &to, int panel,
+                                            unsigned short (&transposed)[16][16]) {
     const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
     const int column = 64 * panel + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 2 * 8;
     const bool chunks = to.stride % 8 == 0 && reinterpret_cast<unsigned long long>(to.first) % 16 == 0;
 #pragma unroll
     for (int i = 0; i < BLOCK_N / 16; i++) {
-        unsigned pair[4]; // of chunks of 8 columns: two of a key, two of the key 8 further on
+        unsigned pair[4]; // two keys each: of the first eight keys, columns lane / 4 and lane / 4 + 8; then of the last eight
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
-            const int first = 8 * i + n / 2 * 4 + n % 2 * 2;
-            pair[n] = transposed(pack_output(factor * sum[first], factor * sum[first + 1]));
-        }
-        const uint4 bits = chunk_of_quad(pair);
-        const int key = 16 * i + lane % 4 / 2 * 8 + lane / 4;
+        for (int n = 0; n < 4; n++)
+            pair[n] = pack_output(factor * sum[8 * i + 2 * n], factor * sum[8 * i + 2 * n + 1]);
+        __syncwarp(); // the 16 keys before have been read
+        store_matrices_transposed(&transposed[lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8], pair[0], pair[1], pair[2], pair[3]);
+        __syncwarp();
+        const uint4 bits = *reinterpret_cast<const uint4 *>(&transposed[lane / 2][lane % 2 * 8]);
+        const int key = 16 * i + lane / 2;
         if (key >= to.count || column >= DIM)
             continue;
         Output *const place = to.first + key * to.stride + column;
