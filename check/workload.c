@@ -423,7 +423,7 @@ int workload_weights(const struct knobs *knobs) {
 /* True if the backward kernel keeps P only in 16 bits (by_role of templates/attention_backward_async.cuh). */
 static bool keeps_rounded_weights(const struct knobs *knobs) {
     return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
-           knobs->deterministic <= 0 && knobs->block_n < 128;
+           knobs->block_n < 128;
 }
 
 /* True if it adds dS in 16 bits to the gradients of what the score reads (templates/backward/add_d_params.cuh). */

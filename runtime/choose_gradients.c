@@ -24,14 +24,25 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
                          heads / kv_heads * cover((double)shape->len_q, found->block_m), cover(items, sm_count)};
 }
 
+/* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
+   most of all in short items, and in few items that differ in length. */
+static bool in_causal_order(const struct knobs *found) {
+    return found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal;
+}
+
+static bool has_few_items_in_order(const struct knobs *found, const struct work *work) {
+    return found->deterministic == 1 && work->items_per_sm < (in_causal_order(found) ? 2.5 : 1.25);
+}
+
 /* Rows of 136 to 192 columns in one launch multiply five times where three launches multiply eight, but items of 96 keys
    start more slowly, and no second launch has blocks that fill the SMs which the last items leave idle. */
 static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
 static bool suits_three_launches(const struct knobs *found, const struct work *work) {
-    enum { LEAST_STEPS = 24 };
-    (void)found;
-    return work->steps < LEAST_STEPS || 10 * work->items_per_sm < 9 * work->rounds; /* or a tenth of the SMs are idle */
+    enum { LEAST_STEPS = 24, LEAST_STEPS_IN_ORDER = 48 };
+    const int least = in_causal_order(found) ? LEAST_STEPS_IN_ORDER : LEAST_STEPS;
+    return work->steps < least || 10 * work->items_per_sm < 9 * work->rounds /* or a tenth of the SMs are idle */
+           || has_few_items_in_order(found, work);
 }
 
 /* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add
@@ -41,13 +52,9 @@ static bool adds_dq(const struct knobs *found) {
            found->score != score_custom_score && found->dropout == 0;
 }
 
-/* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
-   most of all in short items, and in few items that differ in length. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
-    if (found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal)
-        return work->queries <= 512 || work->items_per_sm < 2.5;
     if (found->deterministic == 1)
-        return work->items_per_sm < 1.25;
+        return has_few_items_in_order(found, work) || (in_causal_order(found) && work->queries <= 512);
     return found->mask == mask_causal ? work->items_per_sm <= 1 && work->queries <= 1024
                                       : work->items_per_sm <= 0.5 && work->queries <= 2048;
 }

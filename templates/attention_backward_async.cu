@@ -2,18 +2,18 @@
 //$ note 96 keys and up to 192 columns, and share the rest of the work by roles. Where neither is possible, dV and dK have a launch each.
 //$ let long_rows = head_dim + head_dim_v > 256
 //$ let plain = score != custom_score and mask != custom_mask and dropout == 0
-//$ let roles_fit = long_rows and head_dim <= 192 and head_dim_v <= 192 and deterministic == 0 and plain and dtype_out == dtype
+//$ let roles_fit = long_rows and head_dim <= 192 and head_dim_v <= 192 and plain and dtype_out == dtype
 //$ note Packed sequences were not measured with one launch. For some sizes three are faster (runtime/choose_gradients.c).
 //$ default block_n = 96 if roles_fit and layout == dense else 128
 //$ let by_role = roles_fit and block_n == 96
 //$ let apart = long_rows and not by_role
 //$ note dQ is added in memory by the launch of dK and dV, if that has registers for a part of dQ. With `deterministic`, all blocks add to it in
-//$ note the order of their keys, where warps do so that multiply nothing; consumers would wait for the order themselves. Packed sequences of
+//$ note the order of their keys, where warps that multiply nothing wait for their turn; consumers would wait themselves. Packed sequences of
 //$ note longer rows were not measured with it. For some sizes a launch of its own for dQ is faster (runtime/choose_gradients.c).
 //$ let narrow = head_dim <= 64 and head_dim_v <= 64
 //$ let order_fits = plain and (narrow or head_dim > 96 or head_dim_v > 96)
 //$ let dq_fits = by_role or (not long_rows and head_dim <= 128 and (deterministic == 0 or order_fits))
-//$ default dq_in = dq_memory if dq_fits and (deterministic == 0 or narrow or layout == dense) else dq_registers
+//$ default dq_in = dq_memory if dq_fits and (by_role or deterministic == 0 or narrow or layout == dense) else dq_registers
 //$ require dq_in == dq_registers or dq_fits
 //$ require dq_in == dq_memory or not by_role
 //$ let dq_added = dq_in == dq_memory

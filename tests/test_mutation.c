@@ -107,6 +107,7 @@ static const char *const files[] = {
     "backward/dq_rows.cuh",
     "backward/send_dq.cuh",
     "backward/add_dq.cuh",
+    "backward/keep_order.cuh",
     "backward/dq_unit_launch.cuh",
     "backward/produce_keys.cuh",
     "backward/consume_keys.cuh",
@@ -229,6 +230,7 @@ static const struct {
     {BACKWARD_90A "mask=none head_dim=256", "heads=1,len_q=260,len_kv=130"}, /* one tile of dO for dK, three for dV */
     {BACKWARD_90A "mask=causal head_dim=136", "heads=5,kv_heads=5,len_q=260,len_kv=330"}, /* some items have no steps */
     {BACKWARD_90A "mask=none head_dim=136", "heads=1,len_q=1000,len_kv=90"},              /* one item in parts */
+    {BACKWARD_90A "mask=causal head_dim=136 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"},
     {BACKWARD_90A "mask=causal head_dim=136 block_n=96 layout=ragged",
      "batch=2,heads=1,len_q=0,len_kv=5"}, /* no item has a step */
     {BACKWARD_90A "mask=none head_dim=8 deterministic=1 dropout=1", "heads=1,len_q=130,len_kv=200"},
@@ -342,6 +344,7 @@ static const struct mutation {
     {"add_release(", NULL},
     {"STEP_M / CONSUMERS * consumer", "0 * STEP_M / CONSUMERS * consumer"},
     {"part.before", "0"}, /* the order of additions */
+    {"place.before", "0"},
     {"> p.len_kv)", "> p.len_kv + BLOCK_N)"},
     {"(ring + Q_STAGES)", "(ring + 1)"}, /* whose O leaves */
     {"empty == Q_STAGES", "empty == 1"},
@@ -403,6 +406,8 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
     if (strcmp(lines->file, "backward/role_steps.cuh") == 0 && strstr(line, "wgmma_fence();") &&
         strstr(before, "add_dk()"))
         return true; /* the compiler inserts it otherwise, and says so */
+    if (strcmp(lines->file, "backward/keep_order.cuh") == 0 && strstr(line, "dq_added"))
+        return true; /* only the order of additions depends on it */
     if (strstr(line, "keys_empty[before.stage()]"))
         return true; /* when a block takes its next item; long items only */
     if (strstr(line, "q_empty[queries.stage()][consumer]") && !mutation->instead)

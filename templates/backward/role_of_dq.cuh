@@ -1,4 +1,4 @@
-//$ needs panels panels_v
+//$ needs panels panels_v block_n dq_ordered
 //$ include "backward/role_of_weights.cuh"
 //$ include "backward/role_of_gradients.cuh"
 
@@ -8,11 +8,17 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
 
     using RoleSteps::RoleSteps;
 
+    //$ if dq_ordered
+    // Which warp keeps the order of this step's additions, and the phase of its barriers.
+    __device__ __forceinline__ Ring<ORDER_WARPS> order() const { return {tile()}; }
+
+    //$ end
     // Nothing is in flight at the back edge of the loop.
     __device__ __forceinline__ void run() {
 #pragma unroll 1
         for (; await_queries(0); ring.count++) {
             const int sums = step().sums;
+            ask_for_order(shared, order().stage(), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
             await_d_o(0);
             await_weights();
             add_dv();
@@ -23,6 +29,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
             settle_dv();
             release_d_o();
             release(&shared.weights_empty);
+            barrier_wait(&shared.dq_allowed[order().stage()], order().parity()); //$ if dq_ordered
             add_dq(dq, sums, 0);
 #pragma unroll
             for (int panel = 1; panel < PANELS; panel++) {
@@ -36,6 +43,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
                     release(&shared.d_s_empty[d_s_stage()]);
                 add_dq(dq, sums, panel);
             }
+            release_by_warps(&shared.dq_added[order().stage()]); //$ if dq_ordered
         }
     }
 };
