@@ -7,9 +7,10 @@
 
 /* The work of a launch. Items are tiles of keys of one K/V head. */
 struct work {
-    double queries;      /* of all heads that share an item's keys */
+    double group;        /* heads that share an item's keys */
+    double queries;      /* of all of them */
     double items_per_sm; /* on average */
-    double steps;        /* of an item, at most */
+    double steps;        /* of a head, at most */
     double rounds;       /* items of the SM that has the most */
 };
 
@@ -20,18 +21,8 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
     const double heads = (double)shape->heads, kv_heads = shape->kv_heads > 0 ? (double)shape->kv_heads : heads;
     const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
     const double sm_count = (double)shape->sm_count;
-    return (struct work){heads / kv_heads * (double)shape->len_q, items / sm_count,
-                         heads / kv_heads * cover((double)shape->len_q, found->block_m), cover(items, sm_count)};
-}
-
-/* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
-   most of all in short items, and in few items that differ in length. */
-static bool in_causal_order(const struct knobs *found) {
-    return found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal;
-}
-
-static bool has_few_items_in_order(const struct knobs *found, const struct work *work) {
-    return found->deterministic == 1 && work->items_per_sm < (in_causal_order(found) ? 2.5 : 1.25);
+    return (struct work){heads / kv_heads, heads / kv_heads * (double)shape->len_q, items / sm_count,
+                         cover((double)shape->len_q, found->block_m), cover(items, sm_count)};
 }
 
 /* Rows of 136 to 192 columns in one launch multiply five times where three launches multiply eight, but items of 96 keys
@@ -39,10 +30,17 @@ static bool has_few_items_in_order(const struct knobs *found, const struct work 
 static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
 static bool suits_three_launches(const struct knobs *found, const struct work *work) {
-    enum { LEAST_STEPS = 24, LEAST_STEPS_IN_ORDER = 48 };
-    const int least = in_causal_order(found) ? LEAST_STEPS_IN_ORDER : LEAST_STEPS;
-    return work->steps < least || 10 * work->items_per_sm < 9 * work->rounds /* or a tenth of the SMs are idle */
-           || has_few_items_in_order(found, work);
+    enum { LEAST_STEPS = 10, LEAST_STEPS_IN_ORDER = 16, LEAST_STEPS_IN_CAUSAL_ORDER = 64 };
+    const bool causal = found->mask == mask_causal;
+    const double item_steps = work->group * work->steps;
+    const bool idle = 10 * work->items_per_sm < 9 * work->rounds; /* a tenth of the SMs, if items are not divided */
+    if (found->deterministic == 1)
+        return work->steps < (causal ? LEAST_STEPS_IN_CAUSAL_ORDER : LEAST_STEPS_IN_ORDER) ||
+               work->items_per_sm < (causal ? 3.5 : 1.25) || idle;
+    if (causal && work->group > 1 && work->items_per_sm < 6 && item_steps < 600)
+        return true;
+    return work->steps < LEAST_STEPS ||
+           (idle && (work->items_per_sm < 1 || item_steps < 24)); /* too short to be divided */
 }
 
 /* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add
@@ -52,9 +50,13 @@ static bool adds_dq(const struct knobs *found) {
            found->score != score_custom_score && found->dropout == 0;
 }
 
+/* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
+   most of all in short items, and in few items that differ in length. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
+    if (found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal)
+        return work->queries <= 512 || work->items_per_sm < 2.5;
     if (found->deterministic == 1)
-        return has_few_items_in_order(found, work) || (in_causal_order(found) && work->queries <= 512);
+        return work->items_per_sm < 1.25;
     return found->mask == mask_causal ? work->items_per_sm <= 1 && work->queries <= 1024
                                       : work->items_per_sm <= 0.5 && work->queries <= 2048;
 }

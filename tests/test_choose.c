@@ -961,16 +961,26 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"},            /* eight steps */
         {"head_dim=192", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"},            /* 110 items */
         {"head_dim=192", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", "_n128_"}, /* 172 items */
-        {"head_dim=192", "batch=12 heads=8 kv_heads=1 len_q=1024 len_kv=1024", "_n96_"}, /* 132 items of eight heads */
+        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},             /* ten steps */
+        {"head_dim=192", "batch=2 heads=16 len_q=1024 len_kv=1024", "_n128_"}, /* 352 items, three rounds, 16 steps */
+        {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},   /* 288 items, 27 steps */
+        {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=8 len_q=2048 len_kv=2048",
+         "_n96_"},                                                                        /* 176 items, 128 steps */
+        {"head_dim=192", "batch=8 heads=32 kv_heads=8 len_q=1024 len_kv=1024", "_n128_"}, /* 704 items, 64 steps */
+        {"head_dim=192 mask=none", "batch=8 heads=32 kv_heads=8 len_q=1024 len_kv=1024", "_n96_"},
+        {"head_dim=192", "batch=4 heads=32 kv_heads=8 len_q=4096 len_kv=4096", "_n96_"}, /* 1376 items */
+        {"head_dim=192", "batch=1 heads=32 kv_heads=4 len_q=6000 len_kv=6000", "_n96_"}, /* 752 steps */
         {"head_dim=192", "batch=2147483647 heads=2147483647 len_q=2147483647 len_kv=2147483647", "_n96_"},
         {"head_dim=192 layout=padded", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n128_"},   /* not measured */
-        {"head_dim=192 deterministic=1", "batch=4 heads=20 len_q=3008 len_kv=3008", "_n128_"}, /* 47 steps */
-        {"head_dim=192 deterministic=1", "batch=4 heads=20 len_q=3009 len_kv=3009", "_n96_"},
-        {"head_dim=192 deterministic=1", "batch=2 heads=24 kv_heads=6 len_q=3000 len_kv=3000", "_n96_"}, /* 384 items */
-        {"head_dim=192 deterministic=1", "batch=1 heads=8 len_q=3168 len_kv=3168", "_n128_"},            /* 264 items */
+        {"head_dim=192 deterministic=1", "batch=4 heads=20 len_q=4032 len_kv=4032", "_n128_"}, /* 63 steps */
+        {"head_dim=192 deterministic=1", "batch=4 heads=20 len_q=4033 len_kv=4033", "_n96_"},
+        {"head_dim=192 deterministic=1", "batch=4 heads=32 kv_heads=8 len_q=1500 len_kv=1500",
+         "_n128_"},                                                                            /* 24 steps of a head */
+        {"head_dim=192 deterministic=1", "batch=1 heads=10 len_q=4096 len_kv=4096", "_n128_"}, /* 430 items */
         {"head_dim=192 deterministic=1 mask=none", "batch=1 heads=8 len_q=3168 len_kv=3168", "_n96_"},
         {"head_dim=192 deterministic=1 mask=none", "batch=1 heads=3 len_q=4096 len_kv=4096", "_n128_"}, /* 129 items */
-        {"head_dim=192 deterministic=1 mask=none", "batch=8 heads=10 len_q=1536 len_kv=1536", "_n96_"}, /* 24 steps */
+        {"head_dim=192 deterministic=1 mask=none", "batch=8 heads=10 len_q=1024 len_kv=1024", "_n96_"}, /* 16 steps */
+        {"head_dim=192 deterministic=1 mask=none", "batch=9 heads=10 len_q=960 len_kv=960", "_n128_"},
         {"head_dim=192 deterministic=1 layout=padded", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n128_"},
         {"head_dim=64", "batch=2 heads=32 len_q=512 len_kv=512", "_m64_"},             /* 256 items */
         {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"},           /* 4096 items */
