@@ -53,10 +53,15 @@
 //$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
 //$ note allow, the addend of the score is computed while S is multiplied.
 //$ let slopes_differ = score == custom_score and score_adds == 0
-//$ note Where the score is s plus an addend, a NaN in K or Q makes every score of its row NaN. Consumers that take turns with dQ do not test for
-//$ note it: the test slowed each of their steps by 5 %, on data without NaN as well.
-//$ let clears_nan = not slopes_differ and not dq_in_turn
-//$ let clears_d_o = products_within_step
+//$ note Where the score is s plus an addend, a NaN in K or Q makes every score of its row NaN. Then it is taken out of tiles: under a causal mask
+//$ note by the producer, which LSE and D tell of it; otherwise, and in tiles that reach into the next sequence, by consumers, which test scores.
+//$ note But not by consumers that take turns with dQ: the test slowed each of their steps by 5 %, on data without NaN as well. With steps of 128
+//$ note queries, in contrast, consumers lost nothing by the test, but 2 % if the producer did this.
+//$ let nan_reaches_scores = not slopes_differ
+//$ let clears_in_step = nan_reaches_scores and products_within_step and step_m == 128
+//$ let clears_loaded = nan_reaches_scores and mask == causal and not clears_in_step
+//$ let clears_scored = clears_in_step or (nan_reaches_scores and not by_role and not dq_in_turn and (mask == custom_mask or layout != dense))
+//$ let marks_d_o = clears_loaded or clears_in_step
 //$ let added_ahead = score_adds == 1 and short_rows
 //$ note Rows of dS in shared memory are queries; if gradients of parameters are added from them, eight queries of a key at a time, they are keys.
 //$ let d_s_of_keys = wants_d_params > 0
@@ -97,8 +102,9 @@
 //$ note If the last queries come first, and all heads of a group in succession, blocks with different keys read the same queries at the same
 //$ note time. Without an order of additions, that was no faster for rows of up to 96 elements.
 //$ let queries_descend = dq_ordered or (dq_added and plain and not by_role and not short_rows)
-//$ note For each query the workspace holds D, LSE, and room for counters if dQ is added in order, besides dQ.
+//$ note For each query the workspace holds D, LSE, room for counters if dQ is added in order, and room for what is known of NaN, besides dQ.
 //$ let row_numbers = 3 if dq_ordered else 2
+//$ let nan_numbers = 1 if clears_loaded else 0
 //$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64

@@ -44,7 +44,10 @@
 //$ let dq_column_warps = threads / block_m
 //$ let warp_queries = step_m / column_warps
 //$ let rows_in_order = false
-//$ let clears_d_o = false
+//$ let clears_in_step = false
+//$ let nan_numbers = 0
+//$ let marks_d_o = false
+//$ let clears_loaded = false
 //$ let rows_padded = max(64, step_m)
 //$ let dq_width = head_dim
 //$ let vector_sums = target in [sm_90, sm_120]

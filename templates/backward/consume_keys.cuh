@@ -1,5 +1,5 @@
-//$ needs clears_nan own_q_steps mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
-//$ include "backward/clear_nan.cuh" if clears_nan
+//$ needs nan_reaches_scores own_q_steps mask score dropout step_n stages v_stages d_weights_ahead head_dim head_dim_v
+//$ include "backward/clear_scored.cuh" if nan_reaches_scores
 //$ include "backward/own_rows.cuh" if own_q_steps > 0
 
 // A consumer warpgroup: 64 queries of the block, and everything that it keeps in registers.
@@ -71,7 +71,7 @@ struct QueriesConsumer {
         if (of.whole >> index & 1)
             weigh_queries<false>(s, p, at, lse2, query, of.first);
         else if (of.first >= 0) {
-            clear_nan<STEP_N>(shared.k[(ring + ahead).stage()], 0, scores_of_first_row(s)); //$ if clears_nan
+            clear_scored<STEP_N>(shared.k[(ring + ahead).stage()], 0, scores_of_first_row(s)); //$ if nan_reaches_scores
             weigh_queries<true>(s, p, at, lse2, query, of.first);
         }
     }
@@ -136,7 +136,8 @@ struct QueriesConsumer {
         }
     }
 
-    __device__ __forceinline__ void store(int head) const {
+    // Stores dQ. Returns whether elements of this warp's rows are not finite.
+    __device__ __forceinline__ bool store(int head) const {
         const attention_backward_params &own = tensors_of_queries(params, head);
         const attention_params &p = own.forward;
         const bool again = wants_repeat(dq[0]) && first < p.len_q;
@@ -147,5 +148,6 @@ struct QueriesConsumer {
                              head / p.heads, head % p.heads, first, p.len_q - first);
         if (again)
             repeat_dq(own, head, first, nonfinite);
+        return again;
     }
 };

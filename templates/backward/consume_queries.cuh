@@ -1,7 +1,6 @@
-//$ needs clears_d_o mask_query_reads clears_nan apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs mask_query_reads clears_in_step clears_scored apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
 //$ include "backward/seen_by_reads.cuh" if mask == custom_mask and mask_query_reads > 0 else "backward/seen_pairs.cuh" if mask == custom_mask
-//$ include "backward/clear_nan.cuh" if clears_nan and (dq_added or apart)
-//$ include "backward/restore_nan.cuh" if clears_d_o
+//$ include "backward/clear_scored.cuh" if clears_scored
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if most_shares > 0
 //$ include "target/sm_90_store_transposed.cuh" if dq_added and not d_s_of_keys
@@ -197,48 +196,22 @@ template <bool DK, bool DV> struct KeysConsumer {
             weigh_as<true>(p, at, of.first, key, ahead);
     }
     //$ end
-    //$ if rows_in_order
-    // Sets NaN to 0 in this consumer's rows of K, and in Q and dO of the step, if one of them has any.
-    __device__ __forceinline__ void clear_nan_of_step() {
-        const int stage = ring.stage();
-        float score = s[2]; // in the end NaN if one of this thread's queries or keys has a NaN
-#pragma unroll
-        for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
-            score += s[i];
-        bool nan = score != score;
-#pragma unroll
-        for (int query = static_cast<int>(threadIdx.x) % 32; query < STEP_M; query += 32)
-            nan |= is_of_nan(shared.dot[stage][query]);
-        if (!__any_sync(0xffffffffu, nan))
-            return;
-        auto &own_k = shared.k[items.stage()][index];
-        auto &q = shared.q[stage];
-        auto &d_o_tile = d_o_tiles<DK>(shared)[d_o().stage()];
-#pragma unroll 1
-        for (int i = 0; i < 3; i++) // a loop, since three calls made the steps without NaN 1 % slower
-            clear_nan(i == 0 ? own_k[0][0] : i == 1 ? q[0][0] : d_o_tile[0][0],
-                      static_cast<int>(i == 0 ? sizeof own_k : i == 1 ? sizeof q : sizeof d_o_tile));
-    }
-
-    //$ end
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead, //$ if rows_in_order
                                              int begin, int end) { // of queries 16 begin to 16 end - 1 of the step //$ if rows_in_order
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) { //$ else
-        //$ if rows_in_order
-        if (MASKED && begin == 0)
-            clear_nan_of_step();
-        //$ elif clears_nan and dq_added
-        if constexpr (MASKED) // the scores of one query and this thread's two keys
-            clear_nan<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
-        if constexpr (MASKED) clear_nan<STEP_M>(shared.q[ring.stage()], 0, lse2.sum()); //$ if clears_d_o
-        //$ elif clears_nan and apart
+        //$ if clears_scored and dq_added
+        if (MASKED && begin == 0) // the scores of one query and this thread's two keys //$ if rows_in_order
+        if constexpr (MASKED) // the scores of one query and this thread's two keys     //$ else
+            clear_scored<16>(shared.k[opaque(items.stage())][opaque(index)], warp_index() % 4 * 16, s[0] + s[2]);
+        if constexpr (MASKED) clear_scored<STEP_M>(shared.q[ring.stage()], 0, lse2.sum()); //$ if clears_in_step
+        //$ elif clears_scored and apart
         if constexpr (MASKED && DK) { // the scores of this thread's queries and one key
             float score = 0;
 #pragma unroll
             for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
                 score += s[i];
-            clear_nan<STEP_M>(shared.q[(ring + ahead).stage()], 0, score);
+            clear_scored<STEP_M>(shared.q[(ring + ahead).stage()], 0, score);
         }
         //$ end
         weigh_keys<MASKED>(s,
@@ -395,8 +368,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const float factor_of_dv = p.dropout_factor; //$ if dropout == 1
         const float factor_of_dv = 1;                //$ else
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
-        const bool again_dv = (wants_repeat(dv[0]) && row0 < p.len_kv) || again_dk; // NaN in dO reaches dK if it reaches dV //$ if clears_d_o
-        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;                                                  //$ else
+        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         Nonfinite<DK ? HEAD_DIM / 2 : 1> nonfinite_dk;
         Nonfinite<DV ? HEAD_DIM_V / 2 : 1> nonfinite_dv;
         if (again_dk)
@@ -416,6 +388,5 @@ template <bool DK, bool DV> struct KeysConsumer {
         if constexpr (DV)
             if (again_dv)
                 repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, nonfinite_dv);
-        if (again_dk) restore_nan(own, kv_index, row0, nonfinite_dv); //$ if clears_d_o
     }
 };

@@ -1,4 +1,4 @@
-//$ needs plain dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
+//$ needs clears_loaded plain dropout layout block_m step_n stages consumers panels panels_v block_threads producer_registers consumer_registers target_shared_bytes
 //$ let query_bytes = block_m * 128 * (panels + panels_v)
 //$ let kept_step_bytes = block_m * step_n / 8 if dropout == 1 else 0
 //$ let k_step_bytes = step_n * 128 * panels + kept_step_bytes + 48
@@ -13,6 +13,7 @@
 //$ launch attention_dq grid batch * heads * ((len_q + block_m - 1) / block_m) block block_threads shared shared_queries dependent
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/repeat_queries.cuh"
+//$ include "backward/restore_nan.cuh" if clears_loaded
 //$ include "backward/weigh_queries.cuh"
 //$ include "target/sm_90.cuh"
 
@@ -79,7 +80,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         registers_acquire<CONSUMER_REGISTERS>();
         QueriesConsumer consumer(params.backward, shared, warpgroup_index() - 1, index, query0);
         consumer.run();
-        consumer.store(index);
+        consumer.store(index); //$ if not clears_loaded
+        //$ if clears_loaded
+        const bool nonfinite = consumer.store(index);
+        grid_dependency_wait(); // dV is complete
+        if (nonfinite)
+            restore_nan(tensors_of_queries(params.backward, index), index, consumer.first);
+        //$ end
     }
     grid_dependency_wait();
 }

@@ -1,4 +1,4 @@
-//$ needs d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs clears_loaded d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -30,6 +30,8 @@ struct alignas(1024) SharedKeys {
     Shares shares; //$ if most_shares > 0
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier found_full, found_empty; //$ if tiles_found_ahead
+    int some_nan; // 1 if rows of Q, K or dO may have a NaN //$ if clears_loaded
+    Barrier nan_full; //$ if clears_loaded
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier values_full, values_empty; //$ if values_apart
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
@@ -55,6 +57,10 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     //$ if tiles_found_ahead
     barrier_init(&shared.found_full, 1);
     barrier_init(&shared.found_empty, 1);
+    //$ end
+    //$ if clears_loaded
+    barrier_init(&shared.nan_full, 1);
+    shared.some_nan = 0;
     //$ end
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
@@ -109,12 +115,24 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     else
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
+    //$ if clears_loaded
+    __syncthreads();
+    find_nan(params.backward.forward, shared);
+    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
+        //$ if clears_loaded
+        int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
+        if (warp_index() == 0 && shared.some_nan)
+            produce_queries<DK, true>(params, shared, counter);
+        else if (warp_index() == 0)
+            produce_queries<DK, false>(params, shared, counter);
+        //$ else
         if (warp_index() == 0)
             produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1)); //$ if not tiles_found_ahead
             produce_queries<DK>(params, shared);                                                   //$ else
+        //$ end
         //$ if tiles_found_ahead
         else if (warp_index() == 1)
             find_tiles(params.backward.forward, shared, item_counter(params.backward.forward, DV ? 0 : 1));

@@ -1,16 +1,17 @@
-//$ needs products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together tiles_found_ahead part_keys
+//$ needs clears_loaded products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together tiles_found_ahead part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
 //$ include "backward/find_tiles.cuh" if tiles_found_ahead
+//$ include "backward/clear_loaded.cuh" if clears_loaded
 
-// Loads K of an item. Called by one thread. //$ if values_apart
-// Loads K and V of an item, or K alone. Called by one thread. //$ else
+// Loads K of an item for a barrier. Called by one thread. //$ if values_apart
+// Loads K and V of an item, or K alone, for a barrier. Called by one thread. //$ else
 template <bool READS_V>
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage,
+                                          Barrier *full) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
-    Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * PANELS);                                //$ if values_apart
     barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0))); //$ else
 #pragma unroll 1
@@ -45,10 +46,13 @@ __device__ __forceinline__ void load_values(const attention_backward_tma_params 
 // One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries. //$ if products_within_step
 // One warp loads the tiles of queries that see any of an item's keys, then publishes a step without queries to mark the end of the item. //$ else
 // Each lane copies 16 bytes of LSE or D per 64 queries. //$ if not tma_statistics
-template <bool READS_V>
+// If CLEARS_NAN, it takes NaN out of tiles. //$ if clears_loaded
+template <bool READS_V, bool CLEARS_NAN> //$ if clears_loaded
+template <bool READS_V>                  //$ else
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<1> values, //$ if values_apart
                                               FoundTiles found, Ring<1> &ring_found, //$ if tiles_found_ahead
+                                              NanOfQueries nan_of_head, Ring<1> &ring_nan, //$ if clears_loaded
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
@@ -71,6 +75,12 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         const bool empty = tile.first < 0;
         more = !empty && has_queries(p, walk); //$ if products_within_step
         more = !empty;                         //$ else
+        //$ if clears_loaded
+        const NanOfStep nan = CLEARS_NAN ? nan_of_step(p, tile, item.key0, nan_of_head) : NanOfStep{false, false};
+        Barrier *const q_loaded = nan.q ? &shared.nan_full : q_full, *const d_o_loaded = nan.d_o ? &shared.nan_full : d_o_full;
+        //$ else
+        Barrier *const q_loaded = q_full, *const d_o_loaded = d_o_full;
+        //$ end
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -93,19 +103,20 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(q_full);
             else
-                barrier_expect(q_full, STEP_M * 128 * PANELS + 2 * STEP_M * 4); //$ if tma_statistics
-                barrier_expect(q_full, STEP_M * 128 * PANELS);                   //$ else
+                barrier_expect(q_loaded, STEP_M * 128 * PANELS + 2 * STEP_M * 4); //$ if tma_statistics
+                barrier_expect(q_loaded, STEP_M * 128 * PANELS);                   //$ else
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !empty; panel++)
-                tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
+                tma_load(shared.q[stage][panel], &params.q_map, q_loaded, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
             //$ if tma_statistics
             if (!empty) {
-                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_full);
-                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_full);
+                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_loaded);
+                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_loaded);
             }
             //$ end
         }
+        if (nan.q) hand_on_without_nan(shared, ring_nan, shared.q[stage], q_full); //$ if clears_loaded
         //$ if not tma_statistics
         if (!empty) {
             const float *const from = (lane < 16 ? row_lse2(p, tile.index) : row_dots(p, tile.index)) + tile.first;
@@ -128,12 +139,13 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(d_o_full);
             else
-                barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
+                barrier_expect(d_o_loaded, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !empty; panel++)
-                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
+                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_loaded, panel * 64, map_query(p, tile.first),
                          head, map_batch(batch));
         }
+        if (nan.d_o) hand_on_without_nan(shared, ring_nan, d_o_tiles<READS_V>(shared)[stage_d_o], d_o_full); //$ if clears_loaded
     }
 }
 
@@ -147,11 +159,13 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 //$ end
 // One warp loads K, V and steps of the items that another one takes. //$ if tiles_found_ahead
 // One warp takes items, and loads their K, V and steps.              //$ else
-template <bool READS_V>
+template <bool READS_V, bool CLEARS_NAN> //$ if clears_loaded
+template <bool READS_V>                  //$ else
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared) { //$ if tiles_found_ahead
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) { //$ else
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    Ring<1> ring_nan = {0}; //$ if clears_loaded
     Ring<1> ring_found = {0}; //$ if tiles_found_ahead
     OpenShare open = {0, 0}; //$ if most_shares > 0
     //$ if batches_together
@@ -163,12 +177,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         const int stage = items.stage();
         //$ if key_stages == 1
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
-        const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
-        const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
-        const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
-        const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
-        //$ else
-        //$ if mask == causal
+        //$ elif mask == causal
         const Ring<KEY_STAGES> before = items + -1;
         if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward)) //$ if most_shares > 0
         if (items.count > 0 && takes_late(params.backward.forward))                          //$ else
@@ -178,21 +187,36 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
         const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
-        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        //$ if clears_loaded
+        const attention_params &p = own_sequence(params.backward.forward, item);
+        NanOfQueries nan = {};
+        if constexpr (CLEARS_NAN)
+            nan = nan_of_queries(p, item.kv_index * (p.heads / p.kv_heads), item.key0);
         //$ end
+        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1); //$ if key_stages > 1
         const Item &item = found.item; //$ if tiles_found_ahead
+        Barrier *const keys_full = &shared.keys_full[stage];
+        //$ if clears_loaded and dq_added
+        Barrier *const keys_loaded = nan.q != 0 ? &shared.nan_full : keys_full;
+        //$ else
+        Barrier *const keys_loaded = keys_full;
+        //$ end
         if (elected) {
             shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
-                barrier_arrive(&shared.keys_full[stage]);
+                barrier_arrive(keys_full);
             else
-                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
+                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage, keys_loaded);
         }
+        if (nan.q != 0) hand_on_without_nan(shared, ring_nan, shared.k[stage], keys_full); //$ if clears_loaded and dq_added
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], {items.count}, steps); //$ if values_apart
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], found, ring_found, steps); //$ elif tiles_found_ahead
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);                    //$ else
+        produce_steps<READS_V, CLEARS_NAN>(params, shared, shared.item[items.count % ITEMS_KEPT], //$ if clears_loaded
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT],             //$ else
+                               {items.count},     //$ if values_apart
+                               found, ring_found, //$ if tiles_found_ahead
+                               nan, ring_nan,     //$ if clears_loaded
+                               steps);
     }
 }

@@ -1,4 +1,4 @@
-//$ needs consumers step_m rows_in_order values_apart
+//$ needs clears_in_step consumers step_m rows_in_order values_apart
 
 // Schedule of a consumer: all products of a step are issued and awaited within the step, so that registers hold S and dP of one step at a
 // time. dP is multiplied during the exponentials, dV while the consumers wait for each other's dS, and dK while dQ goes to shared memory.
@@ -26,7 +26,7 @@ template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_s
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0);
     //$ end
     c.load_dots();
-    if (MASKED) clear_nan<STEP_M>(d_o_tiles<DK>(c.shared)[c.d_o().stage()], 0, c.dots.sum()); //$ if not rows_in_order
+    if (MASKED) clear_scored<STEP_M>(d_o_tiles<DK>(c.shared)[c.d_o().stage()], 0, c.dots.sum()); //$ if clears_in_step
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, STEP_M / 32, STEP_M / 16); //$ if rows_in_order
@@ -60,11 +60,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
     bool more;
 #pragma unroll 1
     do {
+        c.load_lse2(0); // before the products, since such loads are slow while products run
         c.multiply_scores(0);
         c.await_d_o(0);
         barrier_wait(&c.shared.values_full, c.values().parity()); //$ if values_apart
         c.multiply_d_weights(0);
-        c.load_lse2(0);
         wgmma_wait<1>();
         wgmma_settle(c.s);
         if (c.whole)

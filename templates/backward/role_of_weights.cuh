@@ -1,5 +1,4 @@
 //$ needs block_n head_dim bfloat16
-//$ include "backward/clear_nan.cuh"
 //$ include "backward/role_steps.cuh"
 
 // The first warpgroup: P (64 queries, BLOCK_N keys) = e^(scale Q K^T - LSE), which all warpgroups read, and the first panels of dV.
@@ -29,12 +28,8 @@ struct WeightsRole : RoleSteps<0, WEIGHTS_DV, 0, 0> {
         const float lse2[2] = {shared.lse2[stage][row_place(row)], shared.lse2[stage][row_place(row + 8)]};
         if (of.whole & 1)
             weigh_queries<false>(s, p, {}, lse2, of.first + row, item().key0);
-        else if (of.first >= 0) {
-            const float score = scores_of_first_row(s) + s[2]; // one of this thread's second row
-            clear_nan<16>(shared.q[stage], row - static_cast<int>(threadIdx.x) % 32 / 4, score);
-            clear_nan<BLOCK_N / 4>(shared.k[keys.stage()][0], warp_index() % 4 * (BLOCK_N / 4), score); // all warps meet a NaN of K
+        else if (of.first >= 0)
             weigh_queries<true>(s, p, {}, lse2, of.first + row, item().key0);
-        }
 #pragma unroll
         for (int j = 0; j < BLOCK_N / 16; j++)
 #pragma unroll

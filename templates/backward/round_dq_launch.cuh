@@ -1,7 +1,8 @@
-//$ needs vector_sums head_dim dq_width layout dependent_launches
+//$ needs marks_d_o vector_sums head_dim dq_width layout dependent_launches
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/repeat_queries.cuh"
+//$ include "backward/restore_nan.cuh" if marks_d_o
 //$ include "backward/store_rows.cuh"
 //$ include "target/sm_90.cuh"
 
@@ -35,4 +36,5 @@ extern "C" __global__ void __launch_bounds__(128)
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
         repeat_dq(params, index, query0, nonfinite_sums(dq[0], p.len_q - query0));
+    if (again) restore_nan(params, index, query0); //$ if marks_d_o
 }

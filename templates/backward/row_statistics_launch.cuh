@@ -1,8 +1,8 @@
-//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order clears_d_o
+//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order clears_loaded marks_d_o
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
-//$ include "fragment/nan.cuh" if clears_d_o
+//$ include "fragment/nan.cuh" if marks_d_o
 //$ include "target/sm_90.cuh"
 
 // Two numbers per query, at the start of the workspace: D = row sum of dO * O, minus dLSE, which the derivative of the softmax subtracts
@@ -38,7 +38,7 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
-//$ if clears_d_o
+//$ if marks_d_o
 // D of a query whose dO has a NaN: not the NaN that D is because of another input.
 constexpr int DOTS_OF_NAN = 0x7fc0d000;
 __device__ __forceinline__ bool is_of_nan(float dots) { return __float_as_int(dots) == DOTS_OF_NAN; }
@@ -53,6 +53,11 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
     }
     return __ballot_sync(0xffffffffu, nan != 0) >> threadIdx.x % 32 / 8 * 8 & 0xff;
 }
+
+//$ end
+//$ if clears_loaded
+// What row_nan() tells of four queries.
+constexpr unsigned NAN_IN_LSE = 1, NAN_IN_D_O = 2;
 
 //$ end
 // Eight lanes per row, 16 bytes at a time.
@@ -81,6 +86,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
+    const float lse = inside && lane == 0 ? head_at(p, index).lse[query] : -INFINITY;
     const Input *o = head.o + query * p.o_row_stride, *d_o = head.d_o + query * params.d_o_row_stride;
     float sum = 0;
 #pragma unroll
@@ -96,11 +102,15 @@ extern "C" __global__ void __launch_bounds__(128)
         }
     }
     sum = lanes_sum<8>(sum);
-    const bool of_nan = __any_sync(0xffffffffu, sum != sum) && has_nan(d_o, inside); //$ if clears_d_o
+    const bool of_nan = __any_sync(0xffffffffu, sum != sum) && has_nan(d_o, inside); //$ if marks_d_o
+    //$ if clears_loaded
+    const unsigned nan = (__any_sync(0xffffffffu, lse != lse) ? NAN_IN_LSE : 0) | (__any_sync(0xffffffffu, of_nan) ? NAN_IN_D_O : 0);
+    if (threadIdx.x % 32 == 0)
+        row_nan(p, index)[query / 4] = static_cast<unsigned char>(nan);
+    //$ end
     if (lane == 0) {
-        const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
-        if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN); //$ if clears_d_o
+        if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN); //$ if marks_d_o
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
         *key_tiles_added(p, 64ll * tile_of_query(p, index, query) + query % 64) = 0; //$ if dq_ordered
     }

@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width dq_ordered row_numbers most_shares warps_of_item
+//$ needs clears_loaded nan_numbers algorithm vector_sums dq_width dq_ordered row_numbers most_shares warps_of_item
 
 // Rows of queries, head by head.
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
@@ -26,10 +26,18 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
+//$ if clears_loaded
+// After them, a byte for each four queries, which tells of NaN. There is room for 16 times as many.
+__device__ __forceinline__ unsigned char *row_nan(const attention_params &p, int index) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) +
+           static_cast<long long>(index) * (padded_queries(p) / 4);
+}
+//$ end
 //$ if algorithm == flash_async
-// After them, for each launch: the number of items that its blocks have taken.
+// At the end, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
+    const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
+    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
 //$ end
 //$ if most_shares > 0

@@ -1,4 +1,4 @@
-//$ needs algorithm vector_sums dq_width dq_ordered row_numbers rows_padded
+//$ needs clears_loaded nan_numbers algorithm vector_sums dq_width dq_ordered row_numbers rows_padded
 
 // As in packed tensors, sequences follow one another, but each starts at a multiple of ROWS_PADDED.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
@@ -31,9 +31,16 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return static_cast<float *>(p.workspace) + static_cast<long long>(p.heads) * rows_of_head(p) * ROW_NUMBERS + tile * (64 * DQ_WIDTH);
 }
 
+//$ if clears_loaded
+// After them, a byte for each four queries, which tells of NaN. There is room for 16 times as many.
+__device__ __forceinline__ unsigned char *row_nan(const attention_params &p, int index) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, static_cast<long long>(p.heads) * rows_of_head(p) / 64)) + first_row(p, index) / 4;
+}
+//$ end
 //$ if algorithm == flash_async
-// After them, for each launch: the number of items that its blocks have taken.
+// At the end, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.heads) * rows_of_head(p) / 64)) + launch;
+    const long long rows = static_cast<long long>(p.heads) * rows_of_head(p);
+    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
 //$ end

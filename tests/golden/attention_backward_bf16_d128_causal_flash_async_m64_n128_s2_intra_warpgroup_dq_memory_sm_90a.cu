@@ -35,6 +35,8 @@
      store/chunk_of_quad.cuh
      fragment/not_finite.cuh
      backward/scores_by_chunks.cuh
+     backward/restore_nan.cuh
+     backward/repeat_keys.cuh
      params/attention_backward_tma.h
      params/tensor_map.h
      target/sm_90a_async.cuh
@@ -51,15 +53,14 @@
      backward/step_statistics.cuh
      backward/weigh_keys_scaled.cuh
      backward/weigh_key_slopes.cuh
-     backward/repeat_keys.cuh
      backward/keys_by_consumer.cuh
      backward/produce_queries.cuh
      backward/map_rows.cuh
      backward/d_o_tiles.cuh
+     backward/clear_loaded.cuh
+     backward/clear_nan.cuh
      backward/add_dq.cuh
      backward/consume_queries.cuh
-     backward/clear_nan.cuh
-     backward/restore_nan.cuh
      backward/join_parts.cuh
      backward/parts.cuh
      target/sm_90_sums.cuh
@@ -95,6 +96,7 @@
      part_vectors        32                 (head_dim + head_dim_v) / 8
      rows_padded         64                 step_m
      row_numbers         2                  2
+     nan_numbers         1                  1
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      dq_columns          64                 32 * panels
@@ -128,7 +130,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 130 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 8 * 32 * 512 bytes
+     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 131 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 8 * 32 * 512 bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -149,6 +151,7 @@ constexpr int PART_VECTORS = 32;
 // step_m
 constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
+constexpr int NAN_NUMBERS = 1;
 // (head_dim + 63) / 64
 constexpr int PANELS = 2;
 // (head_dim_v + 63) / 64
@@ -420,9 +423,15 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// After them, for each launch: the number of items that its blocks have taken.
+// After them, a byte for each four queries, which tells of NaN. There is room for 16 times as many.
+__device__ __forceinline__ unsigned char *row_nan(const attention_params &p, int index) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) +
+           static_cast<long long>(index) * (padded_queries(p) / 4);
+}
+// At the end, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
+    const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
+    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
 // parts follow (backward/parts.cuh).
@@ -452,6 +461,9 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
     return __ballot_sync(0xffffffffu, nan != 0) >> threadIdx.x % 32 / 8 * 8 & 0xff;
 }
 
+// What row_nan() tells of four queries.
+constexpr unsigned NAN_IN_LSE = 1, NAN_IN_D_O = 2;
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -471,6 +483,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
+    const float lse = inside && lane == 0 ? head_at(p, index).lse[query] : -INFINITY;
     const Input *o = head.o + query * p.o_row_stride, *d_o = head.d_o + query * params.d_o_row_stride;
     float sum = 0;
 #pragma unroll
@@ -487,8 +500,10 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     sum = lanes_sum<8>(sum);
     const bool of_nan = __any_sync(0xffffffffu, sum != sum) && has_nan(d_o, inside);
+    const unsigned nan = (__any_sync(0xffffffffu, lse != lse) ? NAN_IN_LSE : 0) | (__any_sync(0xffffffffu, of_nan) ? NAN_IN_D_O : 0);
+    if (threadIdx.x % 32 == 0)
+        row_nan(p, index)[query / 4] = static_cast<unsigned char>(nan);
     if (lane == 0) {
-        const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN);
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
@@ -1008,6 +1023,169 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
     }
 }
 
+// backward/repeat_keys.cuh
+
+// Computes the weights of the pairs of 16 keys and 16 queries: P^T in s and, if DK, dS^T in d_weight.
+template <bool DK>
+__device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
+                                                   const Where &at, int index, int query0, int key0) {
+    const attention_params &p = params.forward;
+    const int kv_index = index / (p.heads / p.kv_heads);
+    multiply_sixteen<HEAD_DIM, 4>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
+    if constexpr (DK)
+        multiply_sixteen<HEAD_DIM_V, 4>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
+    weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
+}
+
+// Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
+// there are none. query0 is a multiple of 16.
+__device__ __forceinline__ int next_nonfinite_queries(const attention_params &p, int index, int query0) {
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
+#pragma unroll 1
+    for (; query0 < p.len_q; query0 += 128) {
+        bool nonfinite = false;
+        const int query = query0 + 4 * lane; // four of 16, in some order
+        if (query < padded_queries(p)) {
+            const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
+            const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
+            nonfinite = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
+                      lse2.z != lse2.z || lse2.w != lse2.w;
+        }
+        const unsigned lanes = __ballot_sync(0xffffffffu, nonfinite);
+        if (lanes != 0)
+            return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
+    }
+    return query0;
+}
+
+// Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
+// dV += P^T dO. `some`: only over those of next_nonfinite_queries(). Stops and returns true once all `nonfinite` sums are NaN.
+template <bool DK, int PASS>
+__device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                                 int key0, int column, unsigned nonfinite, bool some) {
+    const attention_params &p = params.forward;
+    const int group = p.heads / p.kv_heads;
+#pragma unroll
+    for (float &value : sum)
+        value = 0;
+#pragma unroll 1
+    for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
+        const Where at = where_is(p, index);
+#pragma unroll 1
+        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
+            if (some)
+                query0 = next_nonfinite_queries(p, index, query0);
+            if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
+                continue;
+            float s[8], d_weight[8] = {};
+            weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
+            if constexpr (DK) {
+                add_finite(sum, d_weight, queries_in_memory(p, index).from(column), query0);
+            } else {
+                const MemoryRows d_o = d_o_in_memory(params, index).from(column);
+                if (add_finite(sum, s, d_o, query0))
+                    add_not_finite(sum, s, d_o, query0);
+            }
+            if (all_nan(sum, nonfinite))
+                return true;
+        }
+    }
+    return false;
+}
+
+// Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
+template <bool DK, int PASS>
+__device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
+                                            int key0, int column, unsigned nonfinite) {
+    if (!__any_sync(0xffffffffu, nonfinite != 0))
+        return false;
+#pragma unroll 1
+    for (int some = 1; some >= 0; some--)
+        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, nonfinite, some != 0))
+            return false;
+    return true;
+}
+
+// Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
+template <int PASS, int COUNT, typename Columns = AllColumns>
+__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
+    __syncwarp(); // other lanes stored these elements the first time
+    const attention_params &p = params.forward;
+#pragma unroll 1
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
+        float dk[1][PASS / 2];
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
+            store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
+                             params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
+    }
+}
+
+// Recomputes and stores dV of 16 keys of a warp where it was not finite.
+template <int PASS, int COUNT, typename Columns = AllColumns>
+__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
+                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
+    __syncwarp(); // other lanes stored these elements the first time
+    const attention_params &p = params.forward;
+    const float factor_of_dv = 1;
+#pragma unroll 1
+    for (int i = 0; i < 2 * COUNT; i += PASS) {
+        float dv[1][PASS / 2];
+        const int column = columns.column_of(i / 8);
+        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
+            store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
+                             params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
+                             p.len_kv - key0);
+    }
+}
+
+// backward/restore_nan.cuh
+
+// Stores NaN where a NaN in dO of a warp's 16 queries reaches dV by pairs with a weight. In tiles of keys that some query of the step does not
+// see, the NaN was taken out of dO (backward/clear_nan.cuh), for the sake of keys that do not see it either. dV must be complete.
+__device__ __forceinline__ void restore_nan(const attention_backward_params &params, int index, int query0) {
+    const attention_params &p = params.forward;
+    const int lane = opaque(static_cast<int>(threadIdx.x) % 32), first_query = query0 + lane % 4 * 2;
+    unsigned marked = 0; // the lane's pairs whose query has a NaN: bit i for element i of P^T
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        marked |= static_cast<unsigned>(is_of_nan(row_dots(p, index)[row_place(first_query + i / 4 * 8 + i % 2)])) << i;
+    if (!__any_sync(0xffffffffu, marked != 0))
+        return;
+    const Where at = where_is(p, index);
+    const int kv_index = index / (p.heads / p.kv_heads), end = min(p.len_kv, keys_seen(p, query0 + 15));
+    const int step = query0 / STEP_M * STEP_M;
+    int key0 = keys_seen(p, step) / BLOCK_N * BLOCK_N;
+    Output *const dv = static_cast<Output *>(params.dv) + kv_index / p.kv_heads * params.dv_batch_stride +
+                       kv_index % p.kv_heads * params.dv_head_stride;
+#pragma unroll 1
+    for (; key0 < end; key0 += 16) {
+        float s[8], unused[8] = {};
+        weigh_sixteen_keys<false>(s, unused, params, at, index, query0, key0);
+        unsigned pairs = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            pairs |= static_cast<unsigned>(s[i] != 0) << i;
+#pragma unroll 1
+        for (pairs &= marked; pairs != 0; pairs &= pairs - 1) {
+            const int i = __ffs(static_cast<int>(pairs)) - 1, query = first_query + i / 4 * 8 + i % 2;
+            const Input *const d_o = gradients_at(params, index).d_o + query * params.d_o_row_stride;
+            Output *const row = dv + (key0 + lane / 4 + i / 2 % 2 * 8) * params.dv_row_stride;
+#pragma unroll 4
+            for (int column = 0; column < HEAD_DIM_V; column += 8) {
+                const uint4 eight = eight_elements(d_o + column);
+                if ((nan_of(eight.x) | nan_of(eight.y) | nan_of(eight.z) | nan_of(eight.w)) == 0)
+                    continue;
+#pragma unroll 1
+                for (int c = column; c < column + 8; c++)
+                    if (isnan(to_float(d_o[c])))
+                        row[c] = to_output(to_float(d_o[c]));
+            }
+        }
+    }
+}
+
 // backward/round_dq_launch.cuh
 
 // Multiplies the sums of 64 queries by the scale and stores them as dQ.
@@ -1031,6 +1209,7 @@ extern "C" __global__ void __launch_bounds__(128)
                          index / p.heads, index % p.heads, query0, p.len_q - query0);
     if (again)
         repeat_dq(params, index, query0, nonfinite_sums(dq[0], p.len_q - query0));
+    if (again) restore_nan(params, index, query0);
 }
 
 // params/tensor_map.h
@@ -1556,123 +1735,6 @@ __device__ __forceinline__ void weigh_sixteen_gradients(unsigned (&d_s)[4], cons
     }
 }
 
-// backward/repeat_keys.cuh
-
-// Computes the weights of the pairs of 16 keys and 16 queries: P^T in s and, if DK, dS^T in d_weight.
-template <bool DK>
-__device__ __forceinline__ void weigh_sixteen_keys(float (&s)[8], float (&d_weight)[8], const attention_backward_params &params,
-                                                   const Where &at, int index, int query0, int key0) {
-    const attention_params &p = params.forward;
-    const int kv_index = index / (p.heads / p.kv_heads);
-    multiply_sixteen<HEAD_DIM, 4>(s, keys_in_memory(p, kv_index), key0, queries_in_memory(p, index), query0);
-    if constexpr (DK)
-        multiply_sixteen<HEAD_DIM_V, 4>(d_weight, values_in_memory(p, kv_index), key0, d_o_in_memory(params, index), query0);
-    weigh_sixteen<true>(s, d_weight, p, at, index, query0, key0);
-}
-
-// Finds the next 16 queries, from query0 on, among which one has a D that is not finite or an LSE that is NaN. Returns len_q or more if
-// there are none. query0 is a multiple of 16.
-__device__ __forceinline__ int next_nonfinite_queries(const attention_params &p, int index, int query0) {
-    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
-#pragma unroll 1
-    for (; query0 < p.len_q; query0 += 128) {
-        bool nonfinite = false;
-        const int query = query0 + 4 * lane; // four of 16, in some order
-        if (query < padded_queries(p)) {
-            const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
-            const float4 lse2 = *reinterpret_cast<const float4 *>(row_lse2(p, index) + query);
-            nonfinite = !(fabsf(dots.x + dots.y) + fabsf(dots.z + dots.w) < INFINITY) || lse2.x != lse2.x || lse2.y != lse2.y ||
-                      lse2.z != lse2.z || lse2.w != lse2.w;
-        }
-        const unsigned lanes = __ballot_sync(0xffffffffu, nonfinite);
-        if (lanes != 0)
-            return query0 + (__ffs(static_cast<int>(lanes)) - 1) / 4 * 16;
-    }
-    return query0;
-}
-
-// Computes the columns from `column` on of dK or dV of 16 keys, over the queries of all heads that share them: dK += dS^T Q, or
-// dV += P^T dO. `some`: only over those of next_nonfinite_queries(). Stops and returns true once all `nonfinite` sums are NaN.
-template <bool DK, int PASS>
-__device__ __forceinline__ bool sum_over_queries(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                                 int key0, int column, unsigned nonfinite, bool some) {
-    const attention_params &p = params.forward;
-    const int group = p.heads / p.kv_heads;
-#pragma unroll
-    for (float &value : sum)
-        value = 0;
-#pragma unroll 1
-    for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
-        const Where at = where_is(p, index);
-#pragma unroll 1
-        for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += 16) {
-            if (some)
-                query0 = next_nonfinite_queries(p, index, query0);
-            if (query0 >= p.len_q || !some_pair_seen(p, at, query0, 16, key0, 16))
-                continue;
-            float s[8], d_weight[8] = {};
-            weigh_sixteen_keys<DK>(s, d_weight, params, at, index, query0, key0);
-            if constexpr (DK) {
-                add_finite(sum, d_weight, queries_in_memory(p, index).from(column), query0);
-            } else {
-                const MemoryRows d_o = d_o_in_memory(params, index).from(column);
-                if (add_finite(sum, s, d_o, query0))
-                    add_not_finite(sum, s, d_o, query0);
-            }
-            if (all_nan(sum, nonfinite))
-                return true;
-        }
-    }
-    return false;
-}
-
-// Sums first over the queries that make sums NaN, which may show that the stored sums are right, then over all. Returns whether to store.
-template <bool DK, int PASS>
-__device__ __forceinline__ bool repeat_pass(float (&sum)[PASS / 2], const attention_backward_params &params, int kv_index,
-                                            int key0, int column, unsigned nonfinite) {
-    if (!__any_sync(0xffffffffu, nonfinite != 0))
-        return false;
-#pragma unroll 1
-    for (int some = 1; some >= 0; some--)
-        if (sum_over_queries<DK, PASS>(sum, params, kv_index, key0, column, nonfinite, some != 0))
-            return false;
-    return true;
-}
-
-// Recomputes and stores dK of 16 keys of a warp where it was not finite: 2 COUNT columns, in groups of PASS neighbours.
-template <int PASS, int COUNT, typename Columns = AllColumns>
-__device__ __forceinline__ void repeat_dk(const attention_backward_params &params, int kv_index, int key0,
-                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
-    __syncwarp(); // other lanes stored these elements the first time
-    const attention_params &p = params.forward;
-#pragma unroll 1
-    for (int i = 0; i < 2 * COUNT; i += PASS) {
-        float dk[1][PASS / 2];
-        const int column = columns.column_of(i / 8);
-        if (repeat_pass<true, PASS>(dk[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
-            store_rows<PASS>(dk, p.scale, static_cast<Output *>(params.dk) + column, params.dk_batch_stride, params.dk_head_stride,
-                             params.dk_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0, p.len_kv - key0);
-    }
-}
-
-// Recomputes and stores dV of 16 keys of a warp where it was not finite.
-template <int PASS, int COUNT, typename Columns = AllColumns>
-__device__ __forceinline__ void repeat_dv(const attention_backward_params &params, int kv_index, int key0,
-                                          const Nonfinite<COUNT> &nonfinite, Columns columns = {}) {
-    __syncwarp(); // other lanes stored these elements the first time
-    const attention_params &p = params.forward;
-    const float factor_of_dv = 1;
-#pragma unroll 1
-    for (int i = 0; i < 2 * COUNT; i += PASS) {
-        float dv[1][PASS / 2];
-        const int column = columns.column_of(i / 8);
-        if (repeat_pass<false, PASS>(dv[0], params, kv_index, key0, column, nonfinite_in_pass<PASS>(nonfinite, i)))
-            store_rows<PASS>(dv, factor_of_dv, static_cast<Output *>(params.dv) + column, params.dv_batch_stride,
-                             params.dv_head_stride, params.dv_row_stride, kv_index / p.kv_heads, kv_index % p.kv_heads, key0,
-                             p.len_kv - key0);
-    }
-}
-
 // A tile of 16-bit elements is stored in panels of 64 columns: [panel][row][64], 128 bytes a row, swizzled by TMA.
 template <int PANELS_OF, int ROWS> using Panels = unsigned short[PANELS_OF][ROWS][64];
 
@@ -1707,6 +1769,8 @@ struct alignas(1024) SharedKeys {
     Item item[KEY_STAGES];
     Shares shares;
     DqPart dq_part[CONSUMERS]; // where dq[] belongs
+    int some_nan; // 1 if rows of Q, K or dO may have a NaN
+    Barrier nan_full;
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier values_full, values_empty;
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
@@ -1730,13 +1794,87 @@ template <bool READS_V> __device__ __forceinline__ Panels<PANELS_V, STEP_M> *d_o
     return shared.d_o - (D_O_TILES<READS_V> - D_O_STAGES);
 }
 
+// backward/clear_nan.cuh
+
+// NaN in rows of K, Q or dO whose pairs are not all seen. P and dS of an unseen pair are 0, but their products with a NaN are NaN, and a row of
+// a gradient that sees nothing of the NaN would have to be summed again. So a warp sets such a NaN to 0 in shared memory. A pair that is seen
+// stays NaN: so is the LSE or D of its query. An infinity has to stay, since it may make a weight 0.
+//
+// In dV a NaN in dO reaches single columns, which restore_nan() stores in the end.
+
+// Sets every NaN in a tile, or rows of it, to 0. Called by a warp.
+__device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
+    uint4 *const chunks = reinterpret_cast<uint4 *>(tile);
+#pragma unroll 1
+    for (int i = opaque(static_cast<int>(threadIdx.x) % 32); i < bytes / 16; i += 32) {
+        const uint4 chunk = chunks[i];
+        chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
+    }
+    fence_async(); // before products read these rows
+}
+
+// backward/clear_loaded.cuh
+
+// Under a causal mask, the warp that loads tiles takes NaN out of them before consumers see them. It loads such a tile for a barrier of its
+// own, nan_full. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
+// of each NaN in it.
+
+// Sets shared.some_nan, which is 0, to 1 if there is a NaN in any head. Called by all threads of the block.
+__device__ __forceinline__ void find_nan(const attention_params &p, SharedKeys &shared) {
+    const uint4 *const bytes = reinterpret_cast<const uint4 *>(row_nan(p, 0));
+    const long long count = static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64);
+    unsigned found = 0;
+#pragma unroll 4
+    for (long long i = threadIdx.x; i < count; i += BLOCK_THREADS)
+        found |= bytes[i].x | bytes[i].y | bytes[i].z | bytes[i].w;
+    if (found != 0)
+        atomicMax(&shared.some_nan, 1);
+}
+
+// NaN of the queries of a head that do not see all keys of an item, at most 256: a bit for eight queries, from first_query() on.
+struct NanOfQueries {
+    int index;       // batch * heads + head
+    unsigned q, d_o; // NaN in Q, or in a key; NaN in dO
+};
+__device__ __forceinline__ NanOfQueries nan_of_queries(const attention_params &p, int index, int key0) {
+    const int eight = first_query(p, key0) / 8 + opaque(static_cast<int>(threadIdx.x) % 32);
+    const bool exists = key0 >= 0 && eight < padded_queries(p) / 8;
+    const unsigned found = exists ? reinterpret_cast<const unsigned short *>(row_nan(p, index))[eight] : 0;
+    return {index, __ballot_sync(0xffffffffu, found & 0x0101 * NAN_IN_LSE), __ballot_sync(0xffffffffu, found & 0x0101 * NAN_IN_D_O)};
+}
+
+// The same for a step: which tiles are to be cleared. `nan`: of some head of the item; becomes that of the step's head.
+struct NanOfStep {
+    bool q, d_o;
+};
+__device__ __forceinline__ NanOfStep nan_of_step(const attention_params &p, const OtherTile &tile, int key0, NanOfQueries &nan) {
+    if (tile.first < 0 || keys_seen(p, tile.first) >= min(key0 + BLOCK_N, p.len_kv))
+        return {false, false};
+    if (tile.index != nan.index)
+        nan = nan_of_queries(p, tile.index, key0);
+    const int shift = (tile.first - first_query(p, key0)) / 8;
+    constexpr unsigned STEP = 0xffffffff >> (32 - STEP_M / 8);
+    return {(nan.q >> shift & STEP) != 0, (nan.d_o >> shift & STEP) != 0};
+}
+
+// Waits for a tile that is loaded for nan_full, takes NaN out of it, and hands it to the consumers.
+template <typename Tile>
+__device__ __forceinline__ void hand_on_without_nan(SharedKeys &shared, Ring<1> &ring, Tile &tile, Barrier *full) {
+    barrier_wait(&shared.nan_full, ring.parity());
+    ring.count++;
+    clear_nan(reinterpret_cast<unsigned short *>(tile), sizeof tile);
+    __syncwarp();
+    if (elect_one())
+        barrier_arrive(full);
+}
+
 // backward/produce_queries.cuh
-// Loads K of an item. Called by one thread.
+// Loads K of an item for a barrier. Called by one thread.
 template <bool READS_V>
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage,
+                                          Barrier *full) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
-    Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * PANELS);
 #pragma unroll 1
     for (int part = 0; part < KEY_PARTS; part++) {
@@ -1761,9 +1899,11 @@ __device__ __forceinline__ void load_values(const attention_backward_tma_params 
 }
 
 // One warp loads the tiles of queries that see any of an item's keys. An item that no query sees has a step without queries.
-template <bool READS_V>
+// If CLEARS_NAN, it takes NaN out of tiles.
+template <bool READS_V, bool CLEARS_NAN>
 __device__ __forceinline__ void produce_steps(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item,
                                               Ring<1> values,
+                                              NanOfQueries nan_of_head, Ring<1> &ring_nan,
                                               Ring<STAGES> &ring) {
     const attention_params &all = params.backward.forward;
     const int batch = item.kv_index / all.kv_heads;
@@ -1781,6 +1921,8 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         const Where at = where_is(p, tile.index);
         const bool empty = tile.first < 0;
         more = !empty && has_queries(p, walk);
+        const NanOfStep nan = CLEARS_NAN ? nan_of_step(p, tile, item.key0, nan_of_head) : NanOfStep{false, false};
+        Barrier *const q_loaded = nan.q ? &shared.nan_full : q_full, *const d_o_loaded = nan.d_o ? &shared.nan_full : d_o_full;
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -1792,16 +1934,17 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(q_full);
             else
-                barrier_expect(q_full, STEP_M * 128 * PANELS + 2 * STEP_M * 4);
+                barrier_expect(q_loaded, STEP_M * 128 * PANELS + 2 * STEP_M * 4);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !empty; panel++)
-                tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
+                tma_load(shared.q[stage][panel], &params.q_map, q_loaded, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
             if (!empty) {
-                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_full);
-                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_full);
+                tma_load_floats(shared.lse2[stage], row_lse2(p, tile.index) + tile.first, STEP_M * 4, q_loaded);
+                tma_load_floats(shared.dot[stage], row_dots(p, tile.index) + tile.first, STEP_M * 4, q_loaded);
             }
         }
+        if (nan.q) hand_on_without_nan(shared, ring_nan, shared.q[stage], q_full);
         if (first) {
             barrier_wait(&shared.values_empty, values.parity() ^ 1);
             if (elected)
@@ -1813,12 +1956,13 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(d_o_full);
             else
-                barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
+                barrier_expect(d_o_loaded, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !empty; panel++)
-                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
+                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_loaded, panel * 64, map_query(p, tile.first),
                          head, map_batch(batch));
         }
+        if (nan.d_o) hand_on_without_nan(shared, ring_nan, d_o_tiles<READS_V>(shared)[stage_d_o], d_o_full);
     }
 }
 
@@ -1829,10 +1973,11 @@ __device__ __forceinline__ bool takes_late(const attention_params &p) {
 }
 
 // One warp takes items, and loads their K, V and steps.
-template <bool READS_V>
+template <bool READS_V, bool CLEARS_NAN>
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    Ring<1> ring_nan = {0};
     OpenShare open = {0, 0};
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
@@ -1841,18 +1986,28 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward))
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0);
+        const attention_params &p = own_sequence(params.backward.forward, item);
+        NanOfQueries nan = {};
+        if constexpr (CLEARS_NAN)
+            nan = nan_of_queries(p, item.kv_index * (p.heads / p.kv_heads), item.key0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        Barrier *const keys_full = &shared.keys_full[stage];
+        Barrier *const keys_loaded = nan.q != 0 ? &shared.nan_full : keys_full;
         if (elected) {
             shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
-                barrier_arrive(&shared.keys_full[stage]);
+                barrier_arrive(keys_full);
             else
-                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
+                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage, keys_loaded);
         }
+        if (nan.q != 0) hand_on_without_nan(shared, ring_nan, shared.k[stage], keys_full);
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], {items.count}, steps);
+        produce_steps<READS_V, CLEARS_NAN>(params, shared, shared.item[items.count % ITEMS_KEPT],
+                               {items.count},
+                               nan, ring_nan,
+                               steps);
     }
 }
 
@@ -1874,93 +2029,6 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             tma_store_commit();
             tma_store_wait_read();
             barrier_arrive(&shared.dq_empty[consumer]);
-        }
-    }
-}
-
-// backward/clear_nan.cuh
-
-// NaN in rows of K or Q whose pairs are not all seen. dS of an unseen pair is 0, but its product with a NaN is NaN, and a row of dQ or dK that
-// sees nothing of the NaN would have to be summed again. A NaN makes all scores of its row NaN, so a warp that meets such scores in a step
-// with unseen pairs sets every NaN of these rows to 0. A pair that is seen stays NaN: so is the LSE of its query. An infinity has to stay,
-// since it may make a weight 0. Other warpgroups may read these rows meanwhile, in products of pairs that see the NaN or of which no result is
-// used: either value is right.
-//
-// A NaN in dO makes D of its query NaN, and with it dQ of the query, and dK of the keys that it sees. But in dV it reaches a single column,
-// whose NaN restore_nan() stores after the other keys have been spared theirs.
-
-// Sets every NaN in the next bytes of a tile to 0. Called by a warp.
-__device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
-    uint4 *const chunks = reinterpret_cast<uint4 *>(tile);
-#pragma unroll 1
-    for (int i = opaque(static_cast<int>(threadIdx.x) % 32); i < bytes / 16; i += 32) {
-        const uint4 chunk = chunks[i];
-        chunks[i] = make_uint4(without_nan(chunk.x), without_nan(chunk.y), without_nan(chunk.z), without_nan(chunk.w));
-    }
-    fence_async(); // before products read these rows
-}
-
-// The same for ROWS rows of a tile, from row0 on, if one of the warp's threads has a `score` that is NaN.
-template <int ROWS, int PANELS_OF, int HEIGHT>
-__device__ __forceinline__ void clear_nan(unsigned short (&tile)[PANELS_OF][HEIGHT][64], int row0, float score) {
-    if (!__any_sync(0xffffffffu, score != score))
-        return;
-#pragma unroll 1
-    for (int panel = 0; panel < PANELS_OF; panel++)
-        clear_nan(tile[panel][row0], ROWS * 128);
-}
-
-// backward/restore_nan.cuh
-
-// Stores NaN where a NaN in dO reaches dV of a warp's 16 keys by pairs with a weight. In steps of the block with unseen pairs, a warp may have
-// set it to 0 in shared memory (backward/clear_nan.cuh) before this one added its row. `nonfinite`: sums that are not finite anyway.
-template <int COUNT>
-__device__ __forceinline__ void restore_nan(const attention_backward_params &params, int kv_index, int key0,
-                                            const Nonfinite<COUNT> &nonfinite) {
-    constexpr int PASS = columns_of_pass(HEAD_DIM_V), QUERIES = 128;
-    const attention_params &p = params.forward;
-    const int group = p.heads / p.kv_heads, first_of_item = key0 / BLOCK_N * BLOCK_N;
-    const int lane = opaque(static_cast<int>(threadIdx.x) % 32);
-    Output *const dv = static_cast<Output *>(params.dv) + kv_index / p.kv_heads * params.dv_batch_stride +
-                       kv_index % p.kv_heads * params.dv_head_stride;
-    __syncwarp(); // other lanes stored these elements before
-#pragma unroll 1
-    for (int column = 0; column < HEAD_DIM_V; column += PASS) {
-        if (__all_sync(0xffffffffu, nonfinite_in_pass<PASS>(nonfinite, column) == 0xffffffff >> (32 - PASS / 2)))
-            continue;
-        float sum[PASS / 2]; // NaN where a NaN counts
-#pragma unroll
-        for (float &value : sum)
-            value = 0;
-#pragma unroll 1
-        for (int index = kv_index * group; index < (kv_index + 1) * group; index++) {
-            const Where at = where_is(p, index);
-#pragma unroll 1
-            for (int query0 = first_query(p, key0); query0 < p.len_q; query0 += QUERIES) {
-                if (all_pairs_seen(p, at, query0, QUERIES, first_of_item, BLOCK_N))
-                    continue; // in a step with these queries alone, nothing was set to 0
-                const int query = query0 + 4 * lane; // four of 16, in some order
-                bool marked = false;
-                if (query < padded_queries(p)) {
-                    const float4 dots = *reinterpret_cast<const float4 *>(row_dots(p, index) + query);
-                    marked = is_of_nan(dots.x) || is_of_nan(dots.y) || is_of_nan(dots.z) || is_of_nan(dots.w);
-                }
-                unsigned lanes = __ballot_sync(0xffffffffu, marked);
-#pragma unroll 1
-                for (int sixteen = query0; lanes != 0; sixteen += 16, lanes >>= 4) {
-                    if (!(lanes & 15) || !some_pair_seen(p, at, sixteen, 16, key0, 16))
-                        continue;
-                    float s[8], unused[8] = {};
-                    weigh_sixteen_keys<false>(s, unused, params, at, index, sixteen, key0);
-                    add_not_finite(sum, s, d_o_in_memory(params, index).from(column), sixteen);
-                }
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < PASS / 2; i++) {
-            const int key = key0 + lane / 4 + i / 2 % 2 * 8;
-            if (sum[i] != sum[i] && key < p.len_kv)
-                dv[key * params.dv_row_stride + column + i / 4 * 8 + lane % 4 * 2 + i % 2] = to_output(sum[i]);
         }
     }
 }
@@ -2210,33 +2278,9 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
     __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
 
-    // Sets NaN to 0 in this consumer's rows of K, and in Q and dO of the step, if one of them has any.
-    __device__ __forceinline__ void clear_nan_of_step() {
-        const int stage = ring.stage();
-        float score = s[2]; // in the end NaN if one of this thread's queries or keys has a NaN
-#pragma unroll
-        for (int i = 0; i < STEP_M / 2; i += i % 2 ? 3 : 1)
-            score += s[i];
-        bool nan = score != score;
-#pragma unroll
-        for (int query = static_cast<int>(threadIdx.x) % 32; query < STEP_M; query += 32)
-            nan |= is_of_nan(shared.dot[stage][query]);
-        if (!__any_sync(0xffffffffu, nan))
-            return;
-        auto &own_k = shared.k[items.stage()][index];
-        auto &q = shared.q[stage];
-        auto &d_o_tile = d_o_tiles<DK>(shared)[d_o().stage()];
-#pragma unroll 1
-        for (int i = 0; i < 3; i++) // a loop, since three calls made the steps without NaN 1 % slower
-            clear_nan(i == 0 ? own_k[0][0] : i == 1 ? q[0][0] : d_o_tile[0][0],
-                      static_cast<int>(i == 0 ? sizeof own_k : i == 1 ? sizeof q : sizeof d_o_tile));
-    }
-
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead,
                                              int begin, int end) { // of queries 16 begin to 16 end - 1 of the step
-        if (MASKED && begin == 0)
-            clear_nan_of_step();
         weigh_keys<MASKED>(s,
                            p, at,
                            begin, end,
@@ -2298,7 +2342,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const int kv_head = kv_index % p.kv_heads, batch = kv_index / p.kv_heads;
         const float factor_of_dv = 1;
         const bool again_dk = DK && wants_repeat(dk[0]) && row0 < p.len_kv;
-        const bool again_dv = (wants_repeat(dv[0]) && row0 < p.len_kv) || again_dk; // NaN in dO reaches dK if it reaches dV
+        const bool again_dv = DV && wants_repeat(dv[0]) && row0 < p.len_kv;
         Nonfinite<DK ? HEAD_DIM / 2 : 1> nonfinite_dk;
         Nonfinite<DV ? HEAD_DIM_V / 2 : 1> nonfinite_dv;
         if (again_dk)
@@ -2318,7 +2362,6 @@ template <bool DK, bool DV> struct KeysConsumer {
         if constexpr (DV)
             if (again_dv)
                 repeat_dv<columns_of_pass(HEAD_DIM_V)>(own, kv_index, row0, nonfinite_dv);
-        if (again_dk) restore_nan(own, kv_index, row0, nonfinite_dv);
     }
 };
 
@@ -2372,11 +2415,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
     bool more;
 #pragma unroll 1
     do {
+        c.load_lse2(0); // before the products, since such loads are slow while products run
         c.multiply_scores(0);
         c.await_d_o(0);
         barrier_wait(&c.shared.values_full, c.values().parity());
         c.multiply_d_weights(0);
-        c.load_lse2(0);
         wgmma_wait<1>();
         wgmma_settle(c.s);
         if (c.whole)
@@ -2409,6 +2452,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
 
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
+    barrier_init(&shared.nan_full, 1);
+    shared.some_nan = 0;
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
         barrier_init(&shared.keys_empty[stage], CONSUMERS);
@@ -2442,10 +2487,15 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
+    find_nan(params.backward.forward, shared);
+    __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
-        if (warp_index() == 0)
-            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+        int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
+        if (warp_index() == 0 && shared.some_nan)
+            produce_queries<DK, true>(params, shared, counter);
+        else if (warp_index() == 0)
+            produce_queries<DK, false>(params, shared, counter);
         else if (warp_index() <= CONSUMERS)
             add_dq(params.backward.forward, shared, warp_index() - 1);
     } else {

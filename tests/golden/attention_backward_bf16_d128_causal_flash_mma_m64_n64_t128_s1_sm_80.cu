@@ -362,6 +362,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
+    const float lse = inside && lane == 0 ? head_at(p, index).lse[query] : -INFINITY;
     const Input *o = head.o + query * p.o_row_stride, *d_o = head.d_o + query * params.d_o_row_stride;
     float sum = 0;
 #pragma unroll
@@ -378,7 +379,6 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     sum = lanes_sum<8>(sum);
     if (lane == 0) {
-        const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }

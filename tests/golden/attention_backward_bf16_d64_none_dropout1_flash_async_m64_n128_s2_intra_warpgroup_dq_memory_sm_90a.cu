@@ -91,6 +91,7 @@
      part_keys           64                 64
      rows_padded         64                 step_m
      row_numbers         2                  2
+     nan_numbers         0                  0
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 head_dim
@@ -140,6 +141,7 @@ constexpr int PART_KEYS = 64;
 // step_m
 constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
+constexpr int NAN_NUMBERS = 0;
 // (head_dim + 63) / 64
 constexpr int PANELS = 1;
 // (head_dim_v + 63) / 64
@@ -411,9 +413,10 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// After them, for each launch: the number of items that its blocks have taken.
+// At the end, for each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    return reinterpret_cast<int *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) + launch;
+    const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
+    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
@@ -442,6 +445,7 @@ extern "C" __global__ void __launch_bounds__(128)
     const int lane = static_cast<int>(threadIdx.x) % 8;
     const bool inside = query < p.len_q;
     const HeadGradients head = gradients_at(params, index);
+    const float lse = inside && lane == 0 ? head_at(p, index).lse[query] : -INFINITY;
     const Input *o = head.o + query * p.o_row_stride, *d_o = head.d_o + query * params.d_o_row_stride;
     float sum = 0;
 #pragma unroll
@@ -458,7 +462,6 @@ extern "C" __global__ void __launch_bounds__(128)
     }
     sum = lanes_sum<8>(sum);
     if (lane == 0) {
-        const float lse = inside ? head_at(p, index).lse[query] : -INFINITY;
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
     }
@@ -1593,12 +1596,12 @@ template <bool READS_V> __device__ __forceinline__ Panels<PANELS_V, STEP_M> *d_o
 }
 
 // backward/produce_queries.cuh
-// Loads K and V of an item, or K alone. Called by one thread.
+// Loads K and V of an item, or K alone, for a barrier. Called by one thread.
 template <bool READS_V>
-__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage) {
+__device__ __forceinline__ void load_keys(const attention_backward_tma_params &params, SharedKeys &shared, const Item &item, int stage,
+                                          Barrier *full) {
     const attention_params &p = own_sequence(params.backward.forward, item);
     const int kv_head = item.kv_index % p.kv_heads, batch = map_batch(item.kv_index / p.kv_heads);
-    Barrier *const full = &shared.keys_full[stage];
     barrier_expect(full, BLOCK_N * 128 * (PANELS + (READS_V ? PANELS_V : 0)));
 #pragma unroll 1
     for (int part = 0; part < KEY_PARTS; part++) {
@@ -1634,6 +1637,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
         const Where at = where_is(p, tile.index);
         const bool empty = tile.first < 0;
         more = !empty;
+        Barrier *const q_loaded = q_full, *const d_o_loaded = d_o_full;
         barrier_wait(&shared.q_empty[stage], ring.parity() ^ 1);
         if (elected) {
             Step &step = shared.step[stage];
@@ -1644,10 +1648,10 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(q_full);
             else
-                barrier_expect(q_full, STEP_M * 128 * PANELS);
+                barrier_expect(q_loaded, STEP_M * 128 * PANELS);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS && !empty; panel++)
-                tma_load(shared.q[stage][panel], &params.q_map, q_full, panel * 64, map_query(p, tile.first), head,
+                tma_load(shared.q[stage][panel], &params.q_map, q_loaded, panel * 64, map_query(p, tile.first), head,
                          map_batch(batch));
         }
         if (!empty) {
@@ -1662,10 +1666,10 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
             if (empty)
                 barrier_arrive(d_o_full);
             else
-                barrier_expect(d_o_full, STEP_M * 128 * PANELS_V);
+                barrier_expect(d_o_loaded, STEP_M * 128 * PANELS_V);
 #pragma unroll 1
             for (int panel = 0; panel < PANELS_V && !empty; panel++)
-                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_full, panel * 64, map_query(p, tile.first),
+                tma_load(d_o_tiles<READS_V>(shared)[stage_d_o][panel], &params.d_o_map, d_o_loaded, panel * 64, map_query(p, tile.first),
                          head, map_batch(batch));
         }
     }
@@ -1681,17 +1685,20 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         const int stage = items.stage();
         const Item item = take_item(params.backward.forward, counter, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
+        Barrier *const keys_full = &shared.keys_full[stage];
+        Barrier *const keys_loaded = keys_full;
         if (elected) {
             shared.item[items.count % ITEMS_KEPT] = item;
             if (item.key0 < 0)
-                barrier_arrive(&shared.keys_full[stage]);
+                barrier_arrive(keys_full);
             else
-                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage);
+                load_keys<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], stage, keys_loaded);
         }
         if (item.key0 < 0)
             break;
         __syncwarp();
-        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT], steps);
+        produce_steps<READS_V>(params, shared, shared.item[items.count % ITEMS_KEPT],
+                               steps);
     }
 }
 
