@@ -1,27 +1,10 @@
-//$ needs step_m block_n block_threads layout
+//$ needs step_m block_n
 //$ include "backward/clear_nan.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
 // Under a causal mask, the warp that loads tiles takes NaN out of them before consumers see them. It loads such a tile for a barrier of its
 // own, nan_full. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
 // of each NaN in it.
-
-// Sets shared.some_nan, which is 0, to 1 if there is a NaN in any head. Called by all threads of the block.
-__device__ __forceinline__ void find_nan(const attention_params &p, SharedKeys &shared) {
-    //$ if layout == ragged
-    if (threadIdx.x == 0) // rows between the sequences are not set, so the bytes of all heads tell nothing
-        shared.some_nan = 1;
-    //$ else
-    const uint4 *const bytes = reinterpret_cast<const uint4 *>(row_nan(p, 0));
-    const long long count = static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64);
-    unsigned found = 0;
-#pragma unroll 4
-    for (long long i = threadIdx.x; i < count; i += BLOCK_THREADS)
-        found |= bytes[i].x | bytes[i].y | bytes[i].z | bytes[i].w;
-    if (found != 0)
-        atomicMax(&shared.some_nan, 1);
-    //$ end
-}
 
 // NaN of the queries of a head that do not see all keys of an item, at most 256: a bit for eight queries, from first_query() on.
 struct NanOfQueries {

@@ -50,6 +50,13 @@ __device__ __forceinline__ void init_barriers(SharedQueries &shared) {
     barrier_init_fence();
 }
 
+// Waits for the launches before. Called by all threads at the end. //$ if not clears_loaded
+// Waits for the launches before, and clears what producers have asked for. Called by all threads at the end. //$ else
+__device__ __forceinline__ void finish_dq(const attention_params &all) {
+    grid_dependency_wait();
+    if (blockIdx.x == 0 && threadIdx.x == 0) *nan_found(all) = 0; //$ if clears_loaded
+}
+
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_dq(const __grid_constant__ attention_backward_tma_params params) {
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
@@ -64,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     //$ if layout != dense
     const attention_params own = sequence_of(all, index / all.heads);
     if (query0 >= own.len_q) {
-        grid_dependency_wait();
+        finish_dq(all);
         return;
     }
     if (threadIdx.x == 0)
@@ -88,5 +95,5 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             restore_nan(tensors_of_queries(params.backward, index), index, consumer.first);
         //$ end
     }
-    grid_dependency_wait();
+    finish_dq(all);
 }

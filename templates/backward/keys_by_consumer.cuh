@@ -30,7 +30,6 @@ struct alignas(1024) SharedKeys {
     Shares shares; //$ if most_shares > 0
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier found_full, found_empty; //$ if tiles_found_ahead
-    int some_nan; // 1 if rows of Q, K or dO may have a NaN //$ if clears_loaded
     Barrier nan_full; //$ if clears_loaded
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier values_full, values_empty; //$ if values_apart
@@ -58,10 +57,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.found_full, 1);
     barrier_init(&shared.found_empty, 1);
     //$ end
-    //$ if clears_loaded
-    barrier_init(&shared.nan_full, 1);
-    shared.some_nan = 0;
-    //$ end
+    barrier_init(&shared.nan_full, 1); //$ if clears_loaded
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
         barrier_init(&shared.keys_empty[stage], CONSUMERS + DRAWERS);    //$ if dropout == 1
@@ -115,16 +111,13 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     else
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
-    //$ if clears_loaded
-    __syncthreads();
-    find_nan(params.backward.forward, shared);
-    //$ end
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         //$ if clears_loaded
         int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
-        if (warp_index() == 0 && shared.some_nan)
+        const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
+        if (warp_index() == 0 && some_nan)
             produce_queries<DK, true>(params, shared, counter);
         else if (warp_index() == 0)
             produce_queries<DK, false>(params, shared, counter);

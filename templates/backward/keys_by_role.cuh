@@ -29,7 +29,6 @@ struct alignas(1024) SharedKeys {
     int parts_before[CONSUMERS]; // parts of an item that other blocks had stored //$ if most_shares > 0
     int panels_again[CONSUMERS][ITEMS_KEPT]; // 1 if a warp of the consumer has stored a sum that is not finite
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
-    int some_nan; // 1 if rows of Q, K or dO may have a NaN //$ if clears_loaded
     Barrier nan_full; //$ if clears_loaded
     Barrier weights_full, weights_empty, d_s_full[2], d_s_empty[2];
     DqPlace dq_place[ORDER_WARPS]; //$ if dq_ordered
@@ -57,10 +56,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.d_o_full[stage], 1);
         barrier_init(&shared.d_o_empty[stage], CONSUMERS);
     }
-    //$ if clears_loaded
-    barrier_init(&shared.nan_full, 1);
-    shared.some_nan = 0;
-    //$ end
+    barrier_init(&shared.nan_full, 1); //$ if clears_loaded
     barrier_init(&shared.weights_full, 4);          // warps
     barrier_init(&shared.weights_empty, 1 + 4 + 1); // the second consumer's warps read P themselves
     for (int stage = 0; stage < 2; stage++) {
@@ -96,17 +92,14 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward); //$ if most_shares > 0
     grid_dependency_wait();
     launch_dependents();
-    //$ if clears_loaded
-    __syncthreads();
-    find_nan(params.backward.forward, shared);
-    //$ end
     __syncthreads();
     // 24 + 176 + 152 + 160 registers for four warpgroups: all that an SM has
     if (warpgroup_index() == 0) {
         registers_release<24>();
         //$ if clears_loaded
         int *const counter = item_counter(params.backward.forward, 0);
-        if (warp_index() == 0 && shared.some_nan)
+        const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
+        if (warp_index() == 0 && some_nan)
             produce_queries<true, true>(params, shared, counter);
         else if (warp_index() == 0)
             produce_queries<true, false>(params, shared, counter);

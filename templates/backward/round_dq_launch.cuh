@@ -1,4 +1,4 @@
-//$ needs marks_d_o vector_sums head_dim dq_width layout dependent_launches
+//$ needs clears_loaded marks_d_o vector_sums head_dim dq_width layout dependent_launches
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "backward/repeat_queries.cuh"
@@ -13,6 +13,7 @@ extern "C" __global__ void __launch_bounds__(128)
     grid_dependency_wait();
     launch_dependents();
     //$ end
+    if (blockIdx.x == 0 && threadIdx.x == 0) *nan_found(all.forward) = 0; //$ if clears_loaded
     const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);

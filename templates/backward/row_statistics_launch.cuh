@@ -107,6 +107,8 @@ extern "C" __global__ void __launch_bounds__(128)
     const unsigned nan = (__any_sync(0xffffffffu, lse != lse) ? NAN_IN_LSE : 0) | (__any_sync(0xffffffffu, of_nan) ? NAN_IN_D_O : 0);
     if (threadIdx.x % 32 == 0)
         row_nan(p, index)[query / 4] = static_cast<unsigned char>(nan);
+    if (threadIdx.x % 32 == 0 && nan != 0)
+        atomicExch(nan_found(all.forward), NAN_FOUND);
     //$ end
     if (lane == 0) {
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;

@@ -40,6 +40,12 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
     return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
 //$ end
+//$ if clears_loaded
+// Behind these counters: NAN_FOUND if there is a NaN in LSE or dO, any other number if not. So nothing has to clear first what the memory
+// happens to hold; the last launch sets the number to 0. If it held NAN_FOUND by chance, producers would look for NaN in vain.
+constexpr int NAN_FOUND = 0x4e614e21; // "NaN!"
+__device__ __forceinline__ int *nan_found(const attention_params &p) { return item_counter(p, 2); }
+//$ end
 //$ if most_shares > 0
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
 // parts follow (backward/parts.cuh).

@@ -433,6 +433,10 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
     const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
     return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
 }
+// Behind these counters: NAN_FOUND if there is a NaN in LSE or dO, any other number if not. So nothing has to clear first what the memory
+// happens to hold; the last launch sets the number to 0. If it held NAN_FOUND by chance, producers would look for NaN in vain.
+constexpr int NAN_FOUND = 0x4e614e21; // "NaN!"
+__device__ __forceinline__ int *nan_found(const attention_params &p) { return item_counter(p, 2); }
 // Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
 // parts follow (backward/parts.cuh).
 constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
@@ -503,6 +507,8 @@ extern "C" __global__ void __launch_bounds__(128)
     const unsigned nan = (__any_sync(0xffffffffu, lse != lse) ? NAN_IN_LSE : 0) | (__any_sync(0xffffffffu, of_nan) ? NAN_IN_D_O : 0);
     if (threadIdx.x % 32 == 0)
         row_nan(p, index)[query / 4] = static_cast<unsigned char>(nan);
+    if (threadIdx.x % 32 == 0 && nan != 0)
+        atomicExch(nan_found(all.forward), NAN_FOUND);
     if (lane == 0) {
         row_dots(p, index)[row_place(query)] = inside && head.d_lse ? sum - head.d_lse[query] : sum;
         if (of_nan) row_dots(p, index)[row_place(query)] = __int_as_float(DOTS_OF_NAN);
@@ -1193,6 +1199,7 @@ extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
     grid_dependency_wait();
     launch_dependents();
+    if (blockIdx.x == 0 && threadIdx.x == 0) *nan_found(all.forward) = 0;
     const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
     const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
@@ -1769,7 +1776,6 @@ struct alignas(1024) SharedKeys {
     Item item[KEY_STAGES];
     Shares shares;
     DqPart dq_part[CONSUMERS]; // where dq[] belongs
-    int some_nan; // 1 if rows of Q, K or dO may have a NaN
     Barrier nan_full;
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier values_full, values_empty;
@@ -1818,18 +1824,6 @@ __device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
 // Under a causal mask, the warp that loads tiles takes NaN out of them before consumers see them. It loads such a tile for a barrier of its
 // own, nan_full. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
 // of each NaN in it.
-
-// Sets shared.some_nan, which is 0, to 1 if there is a NaN in any head. Called by all threads of the block.
-__device__ __forceinline__ void find_nan(const attention_params &p, SharedKeys &shared) {
-    const uint4 *const bytes = reinterpret_cast<const uint4 *>(row_nan(p, 0));
-    const long long count = static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64);
-    unsigned found = 0;
-#pragma unroll 4
-    for (long long i = threadIdx.x; i < count; i += BLOCK_THREADS)
-        found |= bytes[i].x | bytes[i].y | bytes[i].z | bytes[i].w;
-    if (found != 0)
-        atomicMax(&shared.some_nan, 1);
-}
 
 // NaN of the queries of a head that do not see all keys of an item, at most 256: a bit for eight queries, from first_query() on.
 struct NanOfQueries {
@@ -2453,7 +2447,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_products_within_
 // Called by one thread of the block.
 __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.nan_full, 1);
-    shared.some_nan = 0;
     for (int stage = 0; stage < KEY_STAGES; stage++) {
         barrier_init(&shared.keys_full[stage], 1);
         barrier_init(&shared.keys_empty[stage], CONSUMERS);
@@ -2487,12 +2480,11 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
     launch_dependents();
     __syncthreads();
-    find_nan(params.backward.forward, shared);
-    __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
-        if (warp_index() == 0 && shared.some_nan)
+        const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
+        if (warp_index() == 0 && some_nan)
             produce_queries<DK, true>(params, shared, counter);
         else if (warp_index() == 0)
             produce_queries<DK, false>(params, shared, counter);

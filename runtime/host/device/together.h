@@ -103,6 +103,7 @@ ATTILE_ATOMIC(atomicAdd, unsigned, old + value)
 ATTILE_ATOMIC(atomicAdd, unsigned long long, old + value)
 ATTILE_ATOMIC(atomicMax, int, old < value ? value : old)
 ATTILE_ATOMIC(atomicMax, unsigned, old < value ? value : old)
+ATTILE_ATOMIC(atomicExch, int, ((void)old, value))
 #define ATTILE_CAS(type)                                                                                               \
     ATTILE_INLINE type atomicCAS(type *address, type compare, type value) {                                            \
         return attile_atomic(address, [=](type old) -> type { return old == compare ? value : old; });                 \
