@@ -45,6 +45,7 @@
 //$ note Per-sequence lengths: a block works on one sequence.
 //$ include "backward/$layout.cuh"
 //$ include "expression/tables_launch.cuh" if mask_tables > 0
+//$ workspace heads * ((packed_rows / step_m + batch) * step_m) / 16 * bytes_of_16_rows + 16 if layout == ragged else batch * heads * ((len_q + step_m - 1) / step_m * step_m) / 16 * bytes_of_16_rows + 16
 //$ include "backward/row_statistics_launch.cuh"
 //$ let row_statistics = true
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
@@ -56,7 +57,6 @@
 //$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added and most_shares == 0
 //$ launch attention_dk_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
-//$ workspace 4 * heads * ((packed_rows / step_m + batch) * step_m) * (row_numbers + dq_width + nan_numbers) + 16 if layout == ragged else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (row_numbers + dq_width + nan_numbers) + 16 if most_shares == 0 else 4 * batch * heads * ((len_q + step_m - 1) / step_m * step_m) * (row_numbers + dq_width + nan_numbers) + 16 + 8 * most_shares * warps_of_item + 2 * min(most_shares, min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)) * warps_of_item * part_vectors * 512
 //$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows part_keys cols 64
 //$ tensor_map v rows part_keys cols 64

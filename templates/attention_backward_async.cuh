@@ -95,16 +95,22 @@
 //$ let part_keys = block_n if by_role else 64
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
 //$ let most_shares = 256 if dq_added and not dq_ordered and layout == dense and plain else 0
+//$ note Most of the L2 cache. Under a causal mask, where tiles of keys differ in length, blocks are soon at different heads of those that
+//$ note share their keys. So at most as many of these are one item as let Q, dO and the sums of dQ for 132 items stay in the cache.
+//$ let l2_bytes = 41943040
+//$ let divides_heads = 1 if mask == causal and most_shares > 0 else 0
+//$ let heads_of_part = max(1, l2_bytes / (132 * block_n * (6 * head_dim + 2 * head_dim_v)))
 //$ note Sums of an item in parts: of each warp, vectors of four for each lane.
 //$ let warps_of_item = 4 * consumers
 //$ let part_vectors = 2 * block_n / 8 if by_role else (head_dim + head_dim_v) / 8
+//$ let part_bytes = 512 * warps_of_item * part_vectors
 //$ let rows_padded = step_m
 //$ note If the last queries come first, and all heads of a group in succession, blocks with different keys read the same queries at the same
 //$ note time. Without an order of additions, that was no faster for rows of up to 96 elements.
 //$ let queries_descend = dq_ordered or (dq_added and plain and not by_role and not short_rows)
-//$ note For each query the workspace holds D, LSE, room for counters if dQ is added in order, and room for what is known of NaN, besides dQ.
+//$ note For each query the workspace holds D, LSE, and room for counters if dQ is added in order, besides dQ; and for each four queries a
+//$ note byte that tells of NaN.
 //$ let row_numbers = 3 if dq_ordered else 2
-//$ let nan_numbers = 1 if clears_loaded else 0
 //$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
@@ -118,6 +124,8 @@
 //$ let dq_width = 0
 //$ let gradient_bytes = 0
 //$ end
+//$ let nan_bytes = 4 if clears_loaded else 0
+//$ let bytes_of_16_rows = 64 * (row_numbers + dq_width) + nan_bytes
 //$ note With long rows, the values that a score keeps leave no room for dQ, which is taken before P is computed.
 //$ let dq_first = dq_added and score == custom_score and head_dim + head_dim_v > 128
 //$ let block_threads = 128 * (consumers + 1)

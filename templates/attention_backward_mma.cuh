@@ -28,6 +28,9 @@
 //$ let part_keys = block_n
 //$ let most_shares = 0
 //$ let warps_of_item = 0
+//$ let heads_of_part = 1
+//$ let divides_heads = 0
+//$ let l2_bytes = 0
 //$ let steps_qk = (head_dim + 15) / 16
 //$ let steps_v = (head_dim_v + 15) / 16
 //$ let chunks = 2 * steps_qk
@@ -45,7 +48,6 @@
 //$ let warp_queries = step_m / column_warps
 //$ let rows_in_order = false
 //$ let clears_in_step = false
-//$ let nan_numbers = 0
 //$ let marks_d_o = false
 //$ let clears_loaded = false
 //$ let rows_padded = max(64, step_m)

@@ -293,3 +293,22 @@ Test(backward_async, items_in_equal_parts_have_the_same_gradients) {
     static const struct shape shape = {.batch = 1, .heads = 11, .kv_heads = 1, .len_q = 3776, .len_kv = 97};
     check_shape("family=attention_backward dtype=bf16 head_dim=136 target=sm_90a", "algorithm=flash_async", &shape, 0);
 }
+
+/* What the queries read exceeds the L2 cache, under a causal mask: so parts have two to four heads each, the last one fewer
+   (templates/backward/shares_causal.cuh). */
+Test(backward_async, items_in_parts_of_heads_have_the_same_gradients) {
+    static const struct {
+        int head_dim;
+        struct shape shape;
+    } cases[] = {
+        {72, {.batch = 1, .heads = 10, .kv_heads = 1, .len_q = 7300, .len_kv = 300}},
+        {104, {.batch = 1, .heads = 7, .kv_heads = 1, .len_q = 7230, .len_kv = 450}},
+        {136, {.batch = 1, .heads = 7, .kv_heads = 1, .len_q = 5530, .len_kv = 300}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[128];
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=%d target=sm_90a mask=causal",
+                 cases[i].head_dim);
+        check_shape(problem, "algorithm=flash_async", &cases[i].shape, 0);
+    }
+}

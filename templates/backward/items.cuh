@@ -1,4 +1,4 @@
-//$ needs layout score block_n most_shares dq_added dq_ordered batches_together
+//$ needs layout score block_n most_shares divides_heads dq_added dq_ordered batches_together
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/shares.cuh" if most_shares > 0
@@ -14,6 +14,7 @@ struct alignas(16) Item {
     //$ if most_shares > 0
     int first_step, steps; // which of the item's steps this part has, if there are several parts
     int part, parts, sums; // number of this part; number of all parts; where the first of several stores its sums
+    int heads; // if not 0, this part has all steps of so many heads, or of those that are left //$ if divides_heads == 1
     //$ end
 };
 
@@ -47,6 +48,18 @@ struct OpenShare {
     int next, end;
 };
 
+//$ if divides_heads == 1
+constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered by length, regardless of the head
+
+// Returns a part of an item that has some of the heads that share its keys. A tile's parts are ordered like tiles of further heads.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, int n, int parts) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, group = all.heads / all.kv_heads;
+    const TileOfHead at = tile_in_order(n, all.batch * all.kv_heads * parts, tiles, FEW_PARTS);
+    const int kv_index = at.head / parts, part = at.head - kv_index * parts;
+    return {kv_index, at.tile * BLOCK_N, 0, 0, part, parts, (kv_index * tiles + at.tile) * parts, (group + parts - 1) / parts};
+}
+
+//$ end
 // Takes the next item, or part of an item; all lanes of the warp receive it.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
@@ -54,6 +67,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         if (open.next == open.end) {
             const int n = next_number(counter, first);
             if (n < shares.whole) {
+                if (shares.parts > 1) return part_of_heads(all, n, shares.parts); //$ if divides_heads == 1
                 const TileOfHead tile = tile_in_order(n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N, 0, 0, 0, 1};
             }
@@ -118,6 +132,12 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
 // Returns the walk over the queries that see any of an item's keys.
 __device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
     const int group = p.heads / p.kv_heads;
+    //$ if divides_heads == 1
+    if (item.heads > 0) {
+        const int first = item.part * item.heads;
+        return query_tiles(p, item.kv_index * group + first, min(item.heads, group - first), item.key0);
+    }
+    //$ end
     QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
     if (item.parts > 1) limit_to_steps(walk, p, item.first_step, item.steps); //$ if most_shares > 0
     return walk;

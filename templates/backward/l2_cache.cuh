@@ -1,8 +1,6 @@
 //$ needs head_dim head_dim_v
 //$ include "params/attention_backward.h"
 
-constexpr long long L2_BYTES = 40ll << 20; // most of the L2 cache
-
 // Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
 __device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
     return kv_heads * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);

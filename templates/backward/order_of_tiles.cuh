@@ -1,4 +1,4 @@
-//$ needs mask algorithm dq_ordered step_m
+//$ needs mask algorithm dq_ordered step_m l2_bytes
 //$ include "backward/l2_cache.cuh" if dq_ordered
 
 struct TileOfHead {
@@ -28,10 +28,11 @@ __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, i
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left. //$ if mask == causal
 // the first tiles come first, so that blocks end together: under most masks the last keys of a head are seen by the fewest queries. //$ else
-constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor //$ if mask == causal
+constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor //$ if mask == causal and algorithm == flash_async
+constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor //$ elif mask == causal
 constexpr int FEW_TILES = 1536, LAST_TILES = 768; // twelve and six per multiprocessor //$ else
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
-    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};

@@ -1,4 +1,5 @@
-//$ needs warps_of_item part_vectors
+//$ needs block_n step_m warps_of_item part_vectors part_bytes heads_of_part divides_heads
+//$ workspace part_bytes * max(2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count), min((heads / kv_heads - 1) / heads_of_part, 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else part_bytes * 2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)
 //$ include "backward/items.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh"
@@ -8,11 +9,14 @@
 
 constexpr int VECTORS_OF_PART = PART_VECTORS; // of four sums, per thread
 
-// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), behind the counters.
+// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), in the piece behind the counters.
 __device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
     // a share has two places: for an item that began in an earlier share, and for one that ends in a later share
-    const int place = part == 0 ? item.sums : item.sums / 2 * 2 + 2 * part;
-    return reinterpret_cast<float4 *>(part_counters(p) + PART_COUNTERS) + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
+    const int of_share = part == 0 ? item.sums : item.sums / 2 * 2 + 2 * part;
+    const int place = item.heads > 0 ? item.sums + part : of_share; //$ if divides_heads == 1
+    const int place = of_share;                                     //$ else
+    float4 *const first = static_cast<float4 *>(next_piece(part_counters(p) + part_counter_count(p)));
+    return first + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
 }
 
 // Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.

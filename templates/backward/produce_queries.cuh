@@ -151,9 +151,9 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 
 //$ if mask == causal and key_stages > 1
 // True if items are few and long. A block then takes the next item only after finishing its own: even shares gain more than loading ahead.
-__device__ __forceinline__ bool takes_late(const attention_params &p) {
-    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
-    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
+__device__ __forceinline__ bool takes_late(const attention_params &p, int parts) {
+    const int items = parts * p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
+    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64 * parts;
 }
 
 //$ end
@@ -168,6 +168,10 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     Ring<1> ring_nan = {0}; //$ if clears_loaded
     Ring<1> ring_found = {0}; //$ if tiles_found_ahead
     OpenShare open = {0, 0}; //$ if most_shares > 0
+    //$ if mask == causal and key_stages > 1
+    const bool late = takes_late(params.backward.forward, shared.shares.parts); //$ if most_shares > 0
+    const bool late = takes_late(params.backward.forward, 1);                   //$ else
+    //$ end
     //$ if batches_together
     const bool together = sets_elements(params.backward, static_cast<int>(gridDim.x));
     OpenTile open = {};
@@ -179,8 +183,8 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         //$ elif mask == causal
         const Ring<KEY_STAGES> before = items + -1;
-        if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward)) //$ if most_shares > 0
-        if (items.count > 0 && takes_late(params.backward.forward))                          //$ else
+        if (late && items.count > 0 && open.next == open.end) //$ if most_shares > 0
+        if (late && items.count > 0)                          //$ else
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         //$ end
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0

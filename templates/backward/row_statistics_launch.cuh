@@ -13,6 +13,7 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
     return (p.len_q + ROWS_PADDED - 1) / ROWS_PADDED * ROWS_PADDED;
 }
 //$ include "backward/statistics_packed.cuh" if layout == ragged else "backward/statistics_of_heads.cuh"
+//$ include "backward/counters.cuh" if algorithm == flash_async
 
 //$ if rows_in_order
 // Returns the position of a query's numbers in these rows.
@@ -60,6 +61,8 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
 constexpr unsigned NAN_IN_LSE = 1, NAN_IN_D_O = 2;
 
 //$ end
+constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division //$ if most_shares > 0
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -72,8 +75,11 @@ extern "C" __global__ void __launch_bounds__(128)
         *item_counter(all.forward, threadIdx.x) = 0;
     //$ end
     //$ if most_shares > 0
-    for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < PART_COUNTERS; i += gridDim.x * 128)
-        part_counters(all.forward)[i] = 0;
+    if (blockIdx.x < CLEARING_BLOCKS) {
+        const unsigned counters = part_counter_count(all.forward);
+        for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < counters; i += min(gridDim.x, CLEARING_BLOCKS) * 128)
+            part_counters(all.forward)[i] = 0;
+    }
     //$ end
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)

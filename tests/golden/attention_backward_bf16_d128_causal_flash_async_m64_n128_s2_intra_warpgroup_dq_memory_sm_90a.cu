@@ -16,6 +16,7 @@
      fragment/nan.cuh
      target/sm_90.cuh
      backward/statistics_of_heads.cuh
+     backward/counters.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
@@ -48,6 +49,7 @@
      backward/order_of_tiles.cuh
      backward/shares.cuh
      backward/l2_cache.cuh
+     backward/shares_causal.cuh
      backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
@@ -92,17 +94,21 @@
      consumers           2                  2
      part_keys           64                 64
      most_shares         256                256
+     l2_bytes            41943040           41943040
+     heads_of_part       2                  max(1, l2_bytes / (132 * block_n * (6 * head_dim + 2 * head_dim_v)))
      warps_of_item       8                  4 * consumers
      part_vectors        32                 (head_dim + head_dim_v) / 8
+     part_bytes          131072             512 * warps_of_item * part_vectors
      rows_padded         64                 step_m
      row_numbers         2                  2
-     nan_numbers         1                  1
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
      dq_columns          64                 32 * panels
      dq_width            128                head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
      gradient_bytes      65536              2 * block_n * 2 * step_m + dq_bytes
+     nan_bytes           4                  4
+     bytes_of_16_rows    8324               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
@@ -130,7 +136,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 131 + 16 + 16384 + 2 * min(256, min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count)) * 8 * 32 * 512 bytes
+     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 8324 + 16 + 255) / 256 * 256 + 32 * max(512, min((heads / kv_heads - 1) / 2, 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) + 255) / 256 * 256 + 131072 * max(2 * min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count), min((heads / kv_heads - 1) / 2, 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -144,6 +150,9 @@ constexpr int STEP_M = 64;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
 constexpr int MOST_SHARES = 256;
+constexpr int L2_BYTES = 41943040;
+// max(1, l2_bytes / (132 * block_n * (6 * head_dim + 2 * head_dim_v)))
+constexpr int HEADS_OF_PART = 2;
 // 4 * consumers
 constexpr int WARPS_OF_ITEM = 8;
 // (head_dim + head_dim_v) / 8
@@ -151,7 +160,6 @@ constexpr int PART_VECTORS = 32;
 // step_m
 constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
-constexpr int NAN_NUMBERS = 1;
 // (head_dim + 63) / 64
 constexpr int PANELS = 2;
 // (head_dim_v + 63) / 64
@@ -407,8 +415,10 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 // backward/statistics_of_heads.cuh
 
 // Rows of queries, head by head.
+__device__ __forceinline__ long long first_row(const attention_params &p, long long index) { return index * padded_queries(p); }
+__device__ __forceinline__ long long all_rows(const attention_params &p) { return first_row(p, static_cast<long long>(p.batch) * p.heads); }
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + index * padded_queries(p);
+    return static_cast<float *>(p.workspace) + first_row(p, index);
 }
 __device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
@@ -423,24 +433,46 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// After them, a byte for each four queries, which tells of NaN. There is room for 16 times as many.
-__device__ __forceinline__ unsigned char *row_nan(const attention_params &p, int index) {
-    return reinterpret_cast<unsigned char *>(dq_sums(p, static_cast<long long>(p.batch) * p.heads * (padded_queries(p) / 64))) +
-           static_cast<long long>(index) * (padded_queries(p) / 4);
+// backward/counters.cuh
+
+// What follows the sums of dQ in the workspace.
+__device__ __forceinline__ unsigned char *end_of_dq_sums(const attention_params &p) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, all_rows(p) / 64));
 }
-// At the end, for each launch: the number of items that its blocks have taken.
+
+// A byte for each four queries, which tells of NaN.
+__device__ __forceinline__ unsigned char *row_nan(const attention_params &p, int index) { return end_of_dq_sums(p) + first_row(p, index) / 4; }
+
+// For each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
-    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
+    return reinterpret_cast<int *>(end_of_dq_sums(p) + all_rows(p) / 4) + launch;
 }
+
 // Behind these counters: NAN_FOUND if there is a NaN in LSE or dO, any other number if not. So nothing has to clear first what the memory
 // happens to hold; the last launch sets the number to 0. If it held NAN_FOUND by chance, producers would look for NaN in vain.
 constexpr int NAN_FOUND = 0x4e614e21; // "NaN!"
 __device__ __forceinline__ int *nan_found(const attention_params &p) { return item_counter(p, 2); }
-// Behind 16 bytes of these: for each warp of an item that is computed in parts, the number of parts that it has stored. The sums of the
-// parts follow (backward/parts.cuh).
-constexpr int PART_COUNTERS = 2 * MOST_SHARES * WARPS_OF_ITEM;
-__device__ __forceinline__ int *part_counters(const attention_params &p) { return item_counter(p, 0) + 4; }
+
+// Pieces of the workspace are aligned to 256 bytes.
+__device__ __forceinline__ void *next_piece(void *end) {
+    return reinterpret_cast<void *>((reinterpret_cast<unsigned long long>(end) + 255) / 256 * 256);
+}
+
+// For each warp of an item that is computed in parts, the number of parts that it has stored.
+__device__ __forceinline__ int *part_counters(const attention_params &p) {
+    return static_cast<int *>(next_piece(item_counter(p, 4)));
+}
+// Returns the number of parts into which the heads that share keys may be divided.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) { return (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART; }
+
+// Returns the number of counters.
+__device__ __forceinline__ int part_counter_count(const attention_params &p) {
+    int places = 2 * MOST_SHARES;
+    const int parts = parts_of_heads(p);
+    if (parts > 1)
+        places = max(places, p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N) * parts);
+    return places * WARPS_OF_ITEM;
+}
 
 // Returns the position of a query's numbers in these rows.
 __device__ __forceinline__ int row_place(int query) { return query; }
@@ -468,6 +500,8 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
 // What row_nan() tells of four queries.
 constexpr unsigned NAN_IN_LSE = 1, NAN_IN_D_O = 2;
 
+constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -475,8 +509,11 @@ extern "C" __global__ void __launch_bounds__(128)
     launch_dependents();
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
-    for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < PART_COUNTERS; i += gridDim.x * 128)
-        part_counters(all.forward)[i] = 0;
+    if (blockIdx.x < CLEARING_BLOCKS) {
+        const unsigned counters = part_counter_count(all.forward);
+        for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < counters; i += min(gridDim.x, CLEARING_BLOCKS) * 128)
+            part_counters(all.forward)[i] = 0;
+    }
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
@@ -1505,17 +1542,15 @@ struct TileOfHead {
 
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
-constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
-    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 
 // backward/l2_cache.cuh
-
-constexpr long long L2_BYTES = 40ll << 20; // most of the L2 cache
 
 // Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
 __device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
@@ -1527,18 +1562,19 @@ __device__ __forceinline__ long long bytes_of_queries(const attention_params &p,
 // If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
 // are divided into equal shares, one for each block (Stream-K: Osama et al., PPoPP 2023, section 4). A share may begin and end within an
 // item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/parts.cuh).
+// Or each part of every item has some of the heads that share its keys, and blocks take parts as they take items.
 
 // What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
 constexpr int ITEM_START = 3;
 // What the parts of an item cost more than the whole item, in steps: they start more often, and store and add sums.
 constexpr int COST_OF_PARTS = 6;
-constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
 
 struct alignas(16) Shares {
-    int whole; // number of items before the shared ones
+    int whole; // number of items before the shared ones, or of all parts with some heads
     int steps; // of a share
     int total; // steps of all shared items
     int start; // steps that stand for the start of an item
+    int parts; // of each of those items: more than one if parts have some of the heads that share keys
 };
 
 // Returns the number of steps over the queries that see keys of a tile.
@@ -1546,26 +1582,47 @@ __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile
     return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
 
+// True if shares of so many steps are done sooner than items, of which the longest has so many. Blocks that begin at different steps read
+// different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up to 1.4 times as long. So shares must then save
+// a quarter of the steps of the block that would have the most.
+__device__ __forceinline__ bool suits_shares(int steps, int longest, bool stays_in_l2) {
+    return steps + COST_OF_PARTS <= (stays_in_l2 ? longest : max(longest, steps) / 4 * 3);
+}
+
+// backward/shares_causal.cuh
+
+constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
+constexpr int COST_OF_PART = 5;      // what a part with some of the heads costs besides its steps, in steps
+
+// True if items in parts, which have some of the heads each, are done sooner than in `now` steps of every block. steps: of all items.
+// Items differ in length, so blocks are soon at different heads. If the queries of so many heads do not stay in the L2 cache, whole items
+// take a quarter more time, as measured. At the end, blocks wait for about a quarter of the longest part.
+__device__ __forceinline__ bool suits_parts(const attention_params &p, int parts, int items, int blocks, long long steps, int now) {
+    const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES;
+    const long long costs = static_cast<long long>(items) * (parts * COST_OF_PART - ITEM_START);
+    const long long then = (steps + costs) / blocks + (COST_OF_PART + steps_of_tile(p, 0) / parts) / 4;
+    return parts > 1 && 4 * then < (misses ? 5ll : 4ll) * now;
+}
+
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
     const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = ITEM_START + steps_of_tile(p, 0);
-    if (items > MOST_SHARED_ITEMS * blocks)
-        return {items, 1, 0, 0};
-    const int shared = items;
-    int total = 0;
+    const int parts = parts_of_heads(p);
+    const bool few = items <= MOST_SHARED_ITEMS * blocks;
+    if (!few && parts == 1)
+        return {items, 1, 0, 0, 1};
+    long long total = 0;
 #pragma unroll 1
     for (int tile = 0; tile < tiles; tile++)
-        total += heads * (ITEM_START + steps_of_tile(p, tile));
-    const int steps = (total + blocks - 1) / blocks;
-    // Blocks that begin at different steps read different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up
-    // to 1.4 times as long.
-    const bool stays_in_l2 = bytes_of_queries(p, shared / tiles + 1ll) <= L2_BYTES;
-    // Unequal shares must then save a quarter of the steps of the block that would have the most.
-    const int alone = max(longest, steps);
-    if (steps + COST_OF_PARTS > (stays_in_l2 ? longest : alone / 4 * 3))
-        return {items, 1, 0, 0};
-    return {items - shared, steps, total, ITEM_START};
+        total += heads * static_cast<long long>(ITEM_START + steps_of_tile(p, tile));
+    const int steps = static_cast<int>((total + blocks - 1) / blocks);
+    const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, heads + 1ll) <= L2_BYTES);
+    if (suits_parts(p, parts, items, blocks, total, shared ? steps + COST_OF_PARTS : max(longest, steps)))
+        return {items * parts, 1, 0, 0, parts};
+    if (!shared)
+        return {items, 1, 0, 0, 1};
+    return {0, steps, static_cast<int>(total), ITEM_START, 1};
 }
 
 // A step of the shared items, counted from 0 in the order of the items.
@@ -1603,6 +1660,7 @@ struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
     int first_step, steps; // which of the item's steps this part has, if there are several parts
     int part, parts, sums; // number of this part; number of all parts; where the first of several stores its sums
+    int heads; // if not 0, this part has all steps of so many heads, or of those that are left
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
@@ -1628,6 +1686,16 @@ struct OpenShare {
     int next, end;
 };
 
+constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered by length, regardless of the head
+
+// Returns a part of an item that has some of the heads that share its keys. A tile's parts are ordered like tiles of further heads.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, int n, int parts) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, group = all.heads / all.kv_heads;
+    const TileOfHead at = tile_in_order(n, all.batch * all.kv_heads * parts, tiles, FEW_PARTS);
+    const int kv_index = at.head / parts, part = at.head - kv_index * parts;
+    return {kv_index, at.tile * BLOCK_N, 0, 0, part, parts, (kv_index * tiles + at.tile) * parts, (group + parts - 1) / parts};
+}
+
 // Takes the next item, or part of an item; all lanes of the warp receive it.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
@@ -1635,6 +1703,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         if (open.next == open.end) {
             const int n = next_number(counter, first);
             if (n < shares.whole) {
+                if (shares.parts > 1) return part_of_heads(all, n, shares.parts);
                 const TileOfHead tile = tile_in_order(n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N, 0, 0, 0, 1};
             }
@@ -1659,6 +1728,10 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
 // Returns the walk over the queries that see any of an item's keys.
 __device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
     const int group = p.heads / p.kv_heads;
+    if (item.heads > 0) {
+        const int first = item.part * item.heads;
+        return query_tiles(p, item.kv_index * group + first, min(item.heads, group - first), item.key0);
+    }
     QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
     if (item.parts > 1) limit_to_steps(walk, p, item.first_step, item.steps);
     return walk;
@@ -1961,9 +2034,9 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 }
 
 // True if items are few and long. A block then takes the next item only after finishing its own: even shares gain more than loading ahead.
-__device__ __forceinline__ bool takes_late(const attention_params &p) {
-    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
-    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
+__device__ __forceinline__ bool takes_late(const attention_params &p, int parts) {
+    const int items = parts * p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
+    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64 * parts;
 }
 
 // One warp takes items, and loads their K, V and steps.
@@ -1973,11 +2046,12 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     Ring<STAGES> steps = {0};
     Ring<1> ring_nan = {0};
     OpenShare open = {0, 0};
+    const bool late = takes_late(params.backward.forward, shared.shares.parts);
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         const Ring<KEY_STAGES> before = items + -1;
-        if (items.count > 0 && open.next == open.end && takes_late(params.backward.forward))
+        if (late && items.count > 0 && open.next == open.end)
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0);
         const attention_params &p = own_sequence(params.backward.forward, item);
@@ -2049,11 +2123,13 @@ __device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
 
 constexpr int VECTORS_OF_PART = PART_VECTORS; // of four sums, per thread
 
-// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), behind the counters.
+// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), in the piece behind the counters.
 __device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
     // a share has two places: for an item that began in an earlier share, and for one that ends in a later share
-    const int place = part == 0 ? item.sums : item.sums / 2 * 2 + 2 * part;
-    return reinterpret_cast<float4 *>(part_counters(p) + PART_COUNTERS) + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
+    const int of_share = part == 0 ? item.sums : item.sums / 2 * 2 + 2 * part;
+    const int place = item.heads > 0 ? item.sums + part : of_share;
+    float4 *const first = static_cast<float4 *>(next_piece(part_counters(p) + part_counter_count(p)));
+    return first + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
 }
 
 // Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.

@@ -317,8 +317,9 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 // backward/statistics_of_heads.cuh
 
 // Rows of queries, head by head.
+__device__ __forceinline__ long long first_row(const attention_params &p, long long index) { return index * padded_queries(p); }
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + index * padded_queries(p);
+    return static_cast<float *>(p.workspace) + first_row(p, index);
 }
 __device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
@@ -611,8 +612,8 @@ struct TileOfHead {
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
-    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};

@@ -16,6 +16,7 @@
      fragment/nan.cuh
      target/sm_90.cuh
      backward/statistics_packed.cuh
+     backward/counters.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
@@ -90,13 +91,14 @@
      part_keys           64                 64
      rows_padded         128                step_m
      row_numbers         2                  2
-     nan_numbers         0                  0
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 64
      dq_width            64                 head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
      gradient_bytes      98304              2 * block_n * 2 * step_m + dq_bytes
+     nan_bytes           0                  0
+     bytes_of_16_rows    4224               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
      producer_registers  24                 24
      consumer_registers  240                240
@@ -124,7 +126,7 @@
      tensor map of d_o: boxes of 128 rows x 64 columns
 
    Workspace
-     4 * heads * ((packed_rows / 128 + batch) * 128) * 66 + 16 bytes
+     heads * ((packed_rows / 128 + batch) * 128) / 16 * 4224 + 16 bytes
 */
 
 constexpr int HEAD_DIM = 64;
@@ -140,7 +142,6 @@ constexpr int PART_KEYS = 64;
 // step_m
 constexpr int ROWS_PADDED = 128;
 constexpr int ROW_NUMBERS = 2;
-constexpr int NAN_NUMBERS = 0;
 // (head_dim + 63) / 64
 constexpr int PANELS = 1;
 // (head_dim_v + 63) / 64
@@ -461,6 +462,7 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 
 // As in packed tensors, sequences follow one another, but each starts at a multiple of ROWS_PADDED.
 __device__ __forceinline__ int rows_of_head(const attention_params &p) { return (p.total_q / ROWS_PADDED + p.batch) * ROWS_PADDED; }
+__device__ __forceinline__ long long all_rows(const attention_params &p) { return static_cast<long long>(p.heads) * rows_of_head(p); }
 __device__ __forceinline__ long long first_row(const attention_params &p, int index) {
     const int batch = index / p.heads, head = index - batch * p.heads;
     return static_cast<long long>(head) * rows_of_head(p) + (p.first_q / ROWS_PADDED + batch) * ROWS_PADDED;
@@ -469,7 +471,7 @@ __device__ __forceinline__ float *row_dots(const attention_params &p, int index)
     return static_cast<float *>(p.workspace) + first_row(p, index);
 }
 __device__ __forceinline__ float *row_lse2(const attention_params &p, int index) {
-    return row_dots(p, index) + static_cast<long long>(p.heads) * rows_of_head(p);
+    return row_dots(p, index) + all_rows(p);
 }
 
 // The sums of dQ follow: of 64 queries (DQ_WIDTH / 8, 128, 4), as the threads of four warps hold an accumulator, four
@@ -478,13 +480,19 @@ __device__ __forceinline__ int tile_of_query(const attention_params &p, int inde
     return static_cast<int>(first_row(p, index) / 64) + query / 64;
 }
 __device__ __forceinline__ float *dq_sums(const attention_params &p, long long tile) {
-    return static_cast<float *>(p.workspace) + static_cast<long long>(p.heads) * rows_of_head(p) * ROW_NUMBERS + tile * (64 * DQ_WIDTH);
+    return static_cast<float *>(p.workspace) + all_rows(p) * ROW_NUMBERS + tile * (64 * DQ_WIDTH);
 }
 
-// At the end, for each launch: the number of items that its blocks have taken.
+// backward/counters.cuh
+
+// What follows the sums of dQ in the workspace.
+__device__ __forceinline__ unsigned char *end_of_dq_sums(const attention_params &p) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, all_rows(p) / 64));
+}
+
+// For each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    const long long rows = static_cast<long long>(p.heads) * rows_of_head(p);
-    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
+    return reinterpret_cast<int *>(end_of_dq_sums(p)) + launch;
 }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
@@ -1538,9 +1546,9 @@ struct TileOfHead {
 
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
-constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles) {
-    const int last = heads * tiles <= FEW_TILES ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor
+__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
@@ -1842,9 +1850,9 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 }
 
 // True if items are few and long. A block then takes the next item only after finishing its own: even shares gain more than loading ahead.
-__device__ __forceinline__ bool takes_late(const attention_params &p) {
-    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
-    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64;
+__device__ __forceinline__ bool takes_late(const attention_params &p, int parts) {
+    const int items = parts * p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N), steps = p.heads / p.kv_heads * p.len_q / STEP_M;
+    return items <= 4 * static_cast<int>(gridDim.x) && steps >= 64 * parts;
 }
 
 // One warp takes items, and loads their K, V and steps.
@@ -1852,11 +1860,12 @@ template <bool READS_V>
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
+    const bool late = takes_late(params.backward.forward, 1);
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         const Ring<KEY_STAGES> before = items + -1;
-        if (items.count > 0 && takes_late(params.backward.forward))
+        if (late && items.count > 0)
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         const Item item = take_item(params.backward.forward, counter, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);

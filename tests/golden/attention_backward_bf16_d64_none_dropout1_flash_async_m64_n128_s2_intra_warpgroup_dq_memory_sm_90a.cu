@@ -15,6 +15,7 @@
      fragment/reduce.cuh
      target/sm_90.cuh
      backward/statistics_of_heads.cuh
+     backward/counters.cuh
      backward/round_dq_launch.cuh
      backward/repeat_queries.cuh
      backward/other_tiles.cuh
@@ -91,13 +92,14 @@
      part_keys           64                 64
      rows_padded         64                 step_m
      row_numbers         2                  2
-     nan_numbers         0                  0
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
      dq_columns          64                 head_dim
      dq_width            64                 head_dim
      dq_bytes            0                  0
      gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
+     nan_bytes           0                  0
+     bytes_of_16_rows    4224               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
      producer_registers  56                 56
      consumer_registers  224                224
@@ -125,7 +127,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     4 * batch * heads * ((len_q + 64 - 1) / 64 * 64) * 66 + 16 bytes
+     batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 4224 + 16 bytes
 */
 
 constexpr int HEAD_DIM = 64;
@@ -141,7 +143,6 @@ constexpr int PART_KEYS = 64;
 // step_m
 constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
-constexpr int NAN_NUMBERS = 0;
 // (head_dim + 63) / 64
 constexpr int PANELS = 1;
 // (head_dim_v + 63) / 64
@@ -397,8 +398,10 @@ __device__ __forceinline__ int padded_queries(const attention_params &p) {
 // backward/statistics_of_heads.cuh
 
 // Rows of queries, head by head.
+__device__ __forceinline__ long long first_row(const attention_params &p, long long index) { return index * padded_queries(p); }
+__device__ __forceinline__ long long all_rows(const attention_params &p) { return first_row(p, static_cast<long long>(p.batch) * p.heads); }
 __device__ __forceinline__ float *row_dots(const attention_params &p, long long index) {
-    return static_cast<float *>(p.workspace) + index * padded_queries(p);
+    return static_cast<float *>(p.workspace) + first_row(p, index);
 }
 __device__ __forceinline__ float *row_lse2(const attention_params &p, long long index) {
     return row_dots(p, static_cast<long long>(p.batch) * p.heads + index);
@@ -413,10 +416,16 @@ __device__ __forceinline__ float *dq_sums(const attention_params &p, long long t
     return row_lse2(p, (ROW_NUMBERS - 1ll) * p.batch * p.heads) + tile * (64 * DQ_WIDTH);
 }
 
-// At the end, for each launch: the number of items that its blocks have taken.
+// backward/counters.cuh
+
+// What follows the sums of dQ in the workspace.
+__device__ __forceinline__ unsigned char *end_of_dq_sums(const attention_params &p) {
+    return reinterpret_cast<unsigned char *>(dq_sums(p, all_rows(p) / 64));
+}
+
+// For each launch: the number of items that its blocks have taken.
 __device__ __forceinline__ int *item_counter(const attention_params &p, int launch) {
-    const long long rows = static_cast<long long>(p.batch) * p.heads * padded_queries(p);
-    return reinterpret_cast<int *>(dq_sums(p, rows / 64) + NAN_NUMBERS * rows) + launch;
+    return reinterpret_cast<int *>(end_of_dq_sums(p)) + launch;
 }
 
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
