@@ -37,10 +37,12 @@ static bool suits_three_launches(const struct knobs *found, const struct work *w
     if (found->deterministic == 1)
         return work->steps < (causal ? LEAST_STEPS_IN_CAUSAL_ORDER : LEAST_STEPS_IN_ORDER) ||
                work->items_per_sm < (causal ? 3.5 : 1.25) || idle;
-    if (causal && work->group > 1 && work->items_per_sm < 6 && item_steps < 600)
+    if (work->steps < LEAST_STEPS)
         return true;
-    return work->steps < LEAST_STEPS ||
-           (idle && (work->items_per_sm < 1 || item_steps < 24)); /* too short to be divided */
+    /* Such items may be divided among the heads (templates/backward/shares_causal.cuh). */
+    if (causal && work->group > 1)
+        return work->items_per_sm >= 1 && (work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165));
+    return idle && (work->items_per_sm < 1 || item_steps < 24); /* too short to be divided */
 }
 
 /* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add

@@ -323,7 +323,7 @@ MUTANTS = [
     ("templates/pipeline/tiles_from_sum.cuh", "most * units[0].c <= 4096", "most < INFINITY", "test_large_scores"),
     ("templates/work/heads_packed.cuh", "heads_of_group(p) <= 64 ? heads_of_group(p) : 1", "heads_of_group(p)", "test_flash_mma"),
     ("runtime/choose_sizes.c", "if (2 * cover(shape->len_q, packed_queries) >", "if (cover(shape->len_q, packed_queries) >", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < LEAST_STEPS ||", "", "test_choose"),
+    ("runtime/choose_gradients.c", "work->steps < LEAST_STEPS)", "false)", "test_choose"),
     ("runtime/choose_gradients.c", "9 * work->rounds", "6 * work->rounds", "test_choose"),
     ("runtime/choose_gradients.c", "item_steps < 24", "item_steps < 32", "test_choose"),
     ("runtime/choose_gradients.c", "item_steps < 165", "item_steps < 160", "test_choose"),

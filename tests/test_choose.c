@@ -957,11 +957,17 @@ Test(choose, short_gradients_take_another_schedule) {
         const char *problem, *sizes, *word;
     } cases[] = {
         {"head_dim=192", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n96_"},
-        {"head_dim=192", "batch=1 heads=3 len_q=4096 len_kv=4096", "_n96_"},             /* 129 items, for 132 SMs */
-        {"head_dim=192", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"},            /* eight steps */
-        {"head_dim=192", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"},            /* 110 items */
-        {"head_dim=192", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", "_n128_"}, /* 172 items */
-        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},             /* ten steps */
+        {"head_dim=192", "batch=1 heads=3 len_q=4096 len_kv=4096", "_n96_"},              /* 129 items, for 132 SMs */
+        {"head_dim=192", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"},             /* eight steps */
+        {"head_dim=192", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"},             /* 110 items */
+        {"head_dim=192", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", "_n96_"},   /* 172 items, 512 steps */
+        {"head_dim=192", "batch=1 heads=40 kv_heads=8 len_q=2048 len_kv=2048", "_n128_"}, /* 176 items, 160 steps */
+        {"head_dim=192", "batch=1 heads=48 kv_heads=8 len_q=2048 len_kv=2048", "_n96_"},  /* 176 items, 192 steps */
+        {"head_dim=192", "batch=8 heads=32 kv_heads=8 len_q=2048 len_kv=2048", "_n96_"},  /* 1408 items, 128 steps */
+        {"head_dim=192", "batch=8 heads=48 kv_heads=6 len_q=1984 len_kv=1984", "_n128_"}, /* 31 steps of a head */
+        {"head_dim=192", "batch=1 heads=16 kv_heads=4 len_q=2048 len_kv=2048", "_n96_"},  /* 88 items */
+        {"head_dim=192", "batch=1 heads=32 kv_heads=8 len_q=576 len_kv=576", "_n128_"},   /* nine steps of a head */
+        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},              /* ten steps */
         {"head_dim=192", "batch=2 heads=16 len_q=1024 len_kv=1024", "_n128_"}, /* 352 items, three rounds, 16 steps */
         {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},   /* 288 items, 27 steps */
         {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=8 len_q=2048 len_kv=2048",
