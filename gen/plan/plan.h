@@ -53,7 +53,7 @@ struct fixed_size {
 };
 extern const struct fixed_size fixed_sizes[FIXED_SIZES];
 
-enum { PLAN_STEPS = 128, PLAN_LAUNCHES = 8, PLAN_ENTRY = 64, PLAN_MAPS = 12, PLAN_MAP_NAME = 24, PLAN_CLUSTER = 8 };
+enum { PLAN_STEPS = 160, PLAN_LAUNCHES = 8, PLAN_ENTRY = 64, PLAN_MAPS = 12, PLAN_MAP_NAME = 24, PLAN_CLUSTER = 8 };
 
 enum plan_op {
     PLAN_CONSTANT,

@@ -1,5 +1,5 @@
 //$ needs clears_loaded most_shares warps_of_item heads_of_part divides_heads block_n
-//$ workspace 4 * warps_of_item * max(2 * most_shares, min((heads / kv_heads - 1) / heads_of_part, 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else 8 * warps_of_item * most_shares if most_shares > 0
+//$ workspace 4 * warps_of_item * max(2 * most_shares, min((heads / kv_heads - 1) / heads_of_part, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else 8 * warps_of_item * most_shares if most_shares > 0
 
 // What follows the sums of dQ in the workspace.
 __device__ __forceinline__ unsigned char *end_of_dq_sums(const attention_params &p) {
@@ -35,8 +35,11 @@ __device__ __forceinline__ int *part_counters(const attention_params &p) {
     return static_cast<int *>(next_piece(item_counter(p, 4)));
 }
 //$ if divides_heads == 1
-// Returns the number of parts into which the heads that share keys may be divided.
-__device__ __forceinline__ int parts_of_heads(const attention_params &p) { return (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART; }
+// Returns the number of parts into which the heads that share keys may be divided: 1 if most keys are seen by all queries, and so most
+// tiles are equally long.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
+    return p.len_kv - p.len_q > p.len_q ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+}
 //$ end
 
 // Returns the number of counters.

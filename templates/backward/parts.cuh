@@ -1,5 +1,5 @@
 //$ needs block_n step_m warps_of_item part_vectors part_bytes heads_of_part divides_heads
-//$ workspace part_bytes * max(2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count), min((heads / kv_heads - 1) / heads_of_part, 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else part_bytes * 2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)
+//$ workspace part_bytes * max(2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count), min((heads / kv_heads - 1) / heads_of_part, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else part_bytes * 2 * min(batch * heads * ((len_kv + block_n - 1) / block_n) * ((len_q + step_m - 1) / step_m), sm_count)
 //$ include "backward/items.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh"

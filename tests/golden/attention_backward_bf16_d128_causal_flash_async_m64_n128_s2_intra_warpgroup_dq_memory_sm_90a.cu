@@ -136,7 +136,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 8324 + 16 + 255) / 256 * 256 + 32 * max(512, min((heads / kv_heads - 1) / 2, 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) + 255) / 256 * 256 + 131072 * max(2 * min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count), min((heads / kv_heads - 1) / 2, 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) bytes
+     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 8324 + 16 + 255) / 256 * 256 + 32 * max(512, min((heads / kv_heads - 1) / 2, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) + 255) / 256 * 256 + 131072 * max(2 * min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count), min((heads / kv_heads - 1) / 2, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -462,8 +462,11 @@ __device__ __forceinline__ void *next_piece(void *end) {
 __device__ __forceinline__ int *part_counters(const attention_params &p) {
     return static_cast<int *>(next_piece(item_counter(p, 4)));
 }
-// Returns the number of parts into which the heads that share keys may be divided.
-__device__ __forceinline__ int parts_of_heads(const attention_params &p) { return (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART; }
+// Returns the number of parts into which the heads that share keys may be divided: 1 if most keys are seen by all queries, and so most
+// tiles are equally long.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
+    return p.len_kv - p.len_q > p.len_q ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+}
 
 // Returns the number of counters.
 __device__ __forceinline__ int part_counter_count(const attention_params &p) {
