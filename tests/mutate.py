@@ -297,6 +297,8 @@ MUTANTS = [
     ("templates/backward/consume_queries.cuh", "0, lse2.sum()", "0, 0.0f", "test_backward_nonfinite"),
     ("templates/backward/products_within_step.cuh", "0, c.dots.sum()", "0, 0.0f", "test_backward_nonfinite"),
     ("templates/backward/row_statistics_launch.cuh", "&& nan != 0", "&& false", "test_backward_nonfinite"),
+    ("templates/backward/keys_by_consumer.cuh", "barrier_init(&shared.nan_full, 1);", "", "test_backward_nonfinite"),
+    ("templates/backward/keys_by_role.cuh", "barrier_init(&shared.nan_full, 1);", "", "test_backward_nonfinite"),
     ("templates/backward/round_dq_launch.cuh", "if (again) restore_nan(", "if (false) restore_nan(", "test_backward_nonfinite"),
     ("templates/backward/dq_unit_launch.cuh", "if (nonfinite)", "if (false)", "test_backward_nonfinite"),
     ("templates/backward/restore_nan.cuh", "if (step + STEP_M > p.len_q) key0 = 0;", "", "test_backward_nonfinite"),
