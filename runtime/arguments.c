@@ -54,6 +54,7 @@ static enum att_status read_attention_sizes(const struct knobs *knobs, const str
                            "kv_heads is %" PRId64 ", expected a divisor of heads, which is %" PRId64, shape->kv_heads,
                            shape->heads);
     shape->packed_rows = knobs->layout == layout_ragged ? args->total_q : shape->batch * shape->len_q;
+    shape->packed_keys = knobs->layout == layout_ragged ? args->total_kv : shape->batch * shape->len_kv;
     return check_fixed(knobs, shape, failure);
 }
 

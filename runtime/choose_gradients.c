@@ -10,6 +10,7 @@ struct work {
     double group;        /* heads that share an item's keys */
     double queries;      /* of all of them */
     double items_per_sm; /* on average */
+    double parts_per_sm; /* at most: items may be divided among the heads (templates/backward/parts_of_items.cuh) */
     double steps;        /* of a head, at most */
     double rounds;       /* items of the SM that has the most */
 };
@@ -21,8 +22,12 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
     const double heads = (double)shape->heads, kv_heads = shape->kv_heads > 0 ? (double)shape->kv_heads : heads;
     const double items = (double)shape->batch * kv_heads * cover((double)shape->len_kv, found->block_n);
     const double sm_count = (double)shape->sm_count;
-    return (struct work){heads / kv_heads, heads / kv_heads * (double)shape->len_q, items / sm_count,
-                         cover((double)shape->len_q, found->block_m), cover(items, sm_count)};
+    return (struct work){heads / kv_heads,
+                         heads / kv_heads * (double)shape->len_q,
+                         items / sm_count,
+                         items * heads / kv_heads / sm_count,
+                         cover((double)shape->len_q, found->block_m),
+                         cover(items, sm_count)};
 }
 
 /* Rows of 136 to 192 columns in one launch multiply five times where three launches multiply eight, but items of 96 keys
@@ -30,7 +35,12 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
 static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
 static bool suits_three_launches(const struct knobs *found, const struct work *work) {
-    enum { LEAST_STEPS = 10, LEAST_STEPS_IN_ORDER = 16, LEAST_STEPS_IN_CAUSAL_ORDER = 64 };
+    enum {
+        LEAST_STEPS = 10,
+        LEAST_STEPS_OF_FEW_ITEMS = 16,
+        LEAST_STEPS_IN_ORDER = 16,
+        LEAST_STEPS_IN_CAUSAL_ORDER = 64
+    };
     const bool causal = found->mask == mask_causal;
     const double item_steps = work->group * work->steps;
     const bool idle = 10 * work->items_per_sm < 9 * work->rounds; /* a tenth of the SMs, if items are not divided */
@@ -39,10 +49,11 @@ static bool suits_three_launches(const struct knobs *found, const struct work *w
                work->items_per_sm < (causal ? 3.5 : 1.25) || idle;
     if (work->steps < LEAST_STEPS)
         return true;
-    /* Such items may be divided among the heads (templates/backward/shares_causal.cuh). */
+    /* Items of shared heads are long enough to be divided (templates/backward/shares.cuh). */
     if (causal && work->group > 1)
-        return work->items_per_sm >= 1 && (work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165));
-    return idle && (work->items_per_sm < 1 || item_steps < 24); /* too short to be divided */
+        return work->items_per_sm < 1 ? work->steps < LEAST_STEPS_OF_FEW_ITEMS
+                                      : work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165);
+    return idle && ((work->group == 1 && work->items_per_sm < 1) || item_steps < 24); /* too short to be divided */
 }
 
 /* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add
@@ -55,12 +66,15 @@ static bool adds_dq(const struct knobs *found) {
 /* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
    most of all in short items, and in few items that differ in length. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
-    if (found->deterministic == 1 && found->block_m == 64 && found->mask == mask_causal)
-        return work->queries <= 512 || work->items_per_sm < 2.5;
+    const bool causal = found->mask == mask_causal;
+    if (found->deterministic == 1 && found->block_m == 64 && causal)
+        return work->queries <= 512 || work->parts_per_sm < (work->group > 1 ? 3.5 : 2.5);
     if (found->deterministic == 1)
-        return work->items_per_sm < 1.25;
-    return found->mask == mask_causal ? work->items_per_sm <= 1 && work->queries <= 1024
-                                      : work->items_per_sm <= 0.5 && work->queries <= 2048;
+        return work->parts_per_sm < 1.25;
+    if (work->group > 1 && work->parts_per_sm <= (causal ? 0.75 : 0.25))
+        return true;
+    return causal ? work->items_per_sm <= 1 && work->queries <= 1024
+                  : work->items_per_sm <= 0.5 && work->queries <= 2048;
 }
 
 /* Under a causal mask half of an item's first step is not seen. With steps of 64 queries an item ends sooner. */

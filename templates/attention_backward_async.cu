@@ -51,11 +51,11 @@
 //$ include "backward/d_sinks_launch.cuh" if wants_d_sinks == 1
 //$ include "backward/clear_unset_launch.cuh" if own_elements else "backward/clear_d_params_launch.cuh" if wants_d_params > 0
 //$ include "backward/d_params.cuh" if wants_d_params > 0
-//$ launch attention_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
-//$ launch attention_dk grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dv grid min(batch * kv_heads * min(heads / kv_heads, most_parts) * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk grid min(batch * kv_heads * min(heads / kv_heads, most_parts) * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if apart
+//$ launch attention_dk_dv grid min(batch * kv_heads * min(heads / kv_heads, most_parts) * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
+//$ launch attention_dk_dv_dq grid min(batch * kv_heads * min(heads / kv_heads, most_parts) * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added and most_shares == 0
 //$ launch attention_dk_dv_dq grid min(batch * heads * ((len_kv + block_n - 1) / block_n) * max((len_q + step_m - 1) / step_m, 1), sm_count) block block_threads shared shared_keys dependent if most_shares > 0
-//$ launch attention_dk_dv_dq grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if dq_added and most_shares == 0
-//$ launch attention_dk_dv grid min(batch * kv_heads * ((len_kv + block_n - 1) / block_n), sm_count) block block_threads shared shared_keys dependent if not apart and not dq_added
 //$ include "backward/round_dq_launch.cuh" if dq_added
 //$ tensor_map q rows step_m cols 64
 //$ tensor_map k rows part_keys cols 64

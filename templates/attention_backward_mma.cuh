@@ -27,7 +27,9 @@
 //$ let bfloat16 = dtype == bf16
 //$ let part_keys = block_n
 //$ let most_shares = 0
+//$ let items_in_parts = false
 //$ let warps_of_item = 0
+//$ let counters_of_item = 0
 //$ let heads_of_part = 1
 //$ let divides_heads = 0
 //$ let l2_bytes = 0

@@ -1,8 +1,8 @@
-//$ needs mask_query_reads clears_in_step clears_scored apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m most_shares
+//$ needs mask_query_reads clears_in_step clears_scored apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m items_in_parts
 //$ include "backward/seen_by_reads.cuh" if mask == custom_mask and mask_query_reads > 0 else "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/clear_scored.cuh" if clears_scored
 //$ include "backward/own_rows.cuh" if keys_in_registers
-//$ include "backward/join_parts.cuh" if most_shares > 0
+//$ include "backward/join_parts.cuh" if items_in_parts
 //$ include "target/sm_90_store_transposed.cuh" if dq_added and not d_s_of_keys
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
@@ -356,10 +356,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     //$ end
     //$ end
 
-    // Stores dK and dV of the item to memory. //$ if most_shares == 0
+    // Stores dK and dV of the item to memory. //$ if not items_in_parts
     // Stores dK and dV of the item to memory, unless other parts of the item are still missing. //$ else
     __device__ __forceinline__ void store() {
-        if (!join_parts(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return; //$ if most_shares > 0
+        if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return; //$ if items_in_parts
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;

@@ -1,5 +1,5 @@
-//$ needs clears_loaded most_shares warps_of_item heads_of_part divides_heads block_n
-//$ workspace 4 * warps_of_item * max(2 * most_shares, min((heads / kv_heads - 1) / heads_of_part, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + heads_of_part - 1) / heads_of_part) * ((len_kv + block_n - 1) / block_n)) if divides_heads == 1 else 8 * warps_of_item * most_shares if most_shares > 0
+//$ needs clears_loaded layout most_shares items_in_parts counters_of_item heads_of_part divides_heads block_n
+//$ workspace 4 * counters_of_item * max(2 * most_shares, kv_heads * (packed_keys / block_n + batch)) if divides_heads == 1 else 8 * counters_of_item * most_shares if most_shares > 0
 
 // What follows the sums of dQ in the workspace.
 __device__ __forceinline__ unsigned char *end_of_dq_sums(const attention_params &p) {
@@ -23,33 +23,41 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
 constexpr int NAN_FOUND = 0x4e614e21; // "NaN!"
 __device__ __forceinline__ int *nan_found(const attention_params &p) { return item_counter(p, 2); }
 //$ end
-//$ if most_shares > 0
+//$ if items_in_parts
 
 // Pieces of the workspace are aligned to 256 bytes.
 __device__ __forceinline__ void *next_piece(void *end) {
     return reinterpret_cast<void *>((reinterpret_cast<unsigned long long>(end) + 255) / 256 * 256);
 }
 
-// For each warp of an item that is computed in parts, the number of parts that it has stored.
+// For each warp of an item that is computed in parts, the number of parts that it has stored: (items, COUNTERS_OF_ITEM).
 __device__ __forceinline__ int *part_counters(const attention_params &p) {
     return static_cast<int *>(next_piece(item_counter(p, 4)));
 }
 //$ if divides_heads == 1
-// Returns the number of parts into which the heads that share keys may be divided: 1 if most keys are seen by all queries, and so most
-// tiles are equally long.
+
+// Returns for how many tiles of keys, of all sequences and heads, there are counters.
+__device__ __forceinline__ int key_tile_count(const attention_params &p) {
+    const int keys = p.total_kv;         //$ if layout == ragged
+    const int keys = p.batch * p.len_kv; //$ else
+    return p.kv_heads * (keys / BLOCK_N + p.batch);
+}
+
+// Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
+// all queries, and so most tiles are equally long.
 __device__ __forceinline__ int parts_of_heads(const attention_params &p) {
-    return p.len_kv - p.len_q > p.len_q ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+    const int rows = p.total_q, keys = p.total_kv; //$ if layout == ragged
+    const int rows = p.len_q, keys = p.len_kv;     //$ else
+    return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
 }
 //$ end
 
-// Returns the number of counters.
+// Returns the number of counters that may be in use.
 __device__ __forceinline__ int part_counter_count(const attention_params &p) {
-    int places = 2 * MOST_SHARES;
     //$ if divides_heads == 1
-    const int parts = parts_of_heads(p);
-    if (parts > 1)
-        places = max(places, p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N) * parts);
+    return COUNTERS_OF_ITEM * max(2 * MOST_SHARES, p.heads > p.kv_heads ? key_tile_count(p) : 0);
+    //$ else
+    return COUNTERS_OF_ITEM * 2 * MOST_SHARES;
     //$ end
-    return places * WARPS_OF_ITEM;
 }
 //$ end

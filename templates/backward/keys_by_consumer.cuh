@@ -1,4 +1,4 @@
-//$ needs clears_loaded d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs clears_loaded d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares divides_heads products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -28,6 +28,7 @@ struct alignas(1024) SharedKeys {
     Item item[KEY_STAGES];
     FoundTiles found; //$ if tiles_found_ahead
     Shares shares; //$ if most_shares > 0
+    int parts_of_items; // parts of each item, if its heads are divided //$ elif divides_heads == 1
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier found_full, found_empty; //$ if tiles_found_ahead
     Barrier nan_full; //$ if clears_loaded
@@ -105,7 +106,8 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward); //$ if most_shares > 0
+    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward);              //$ if most_shares > 0
+    if (warp_index() == 1 && elect_one()) shared.parts_of_items = parts_of_items(params.backward.forward); //$ elif divides_heads == 1
     if constexpr (DV)
         grid_dependency_wait();
     else

@@ -1,4 +1,4 @@
-//$ needs mask algorithm dq_ordered step_m l2_bytes
+//$ needs mask algorithm most_shares dq_ordered step_m l2_bytes
 //$ include "backward/l2_cache.cuh" if dq_ordered
 
 struct TileOfHead {
@@ -10,17 +10,18 @@ struct TileOfHead {
 // Blocks that add to the same sums of dQ wait for each other. So tiles of different heads alternate: the next tile of a head begins when the
 // tile before it is some steps ahead. Returns the number of heads that take turns: with fewer heads, more blocks wait for each other; with
 // more, their queries do not stay in the L2 cache.
-__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads) {
-    const long long blocks = gridDim.x, in_l2 = L2_BYTES / max(bytes_of_queries(p, 1), 1ll);
-    const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M; // items end before the next tile's turn //$ if mask == causal
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int parts) {
+    const long long blocks = gridDim.x, in_l2 = L2_BYTES * static_cast<long long>(parts) / max(bytes_of_queries(p, 1), 1ll);
+    const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M * parts; // items end before the next tile's turn //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), brief ? heads : blocks / 8); //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), blocks / 8);                 //$ else
     const int turns = (heads - 1) / static_cast<int>(max(most, 1ll)) + 1;
     return (heads - 1) / turns + 1; // about as many in every turn
 }
 
-__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles) {
-    const int most = heads_in_turn(p, heads), first = n / (most * tiles) * most;
+// parts: of each item, which then count as heads.
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int parts = 1) {
+    const int most = heads_in_turn(p, heads, parts), first = n / (most * tiles) * most;
     const int in_turn = min(most, heads - first), place = n - first * tiles;
     return {first + place % in_turn, place / in_turn};
 }
@@ -28,7 +29,8 @@ __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, i
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left. //$ if mask == causal
 // the first tiles come first, so that blocks end together: under most masks the last keys of a head are seen by the fewest queries. //$ else
-constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor //$ if mask == causal and algorithm == flash_async
+constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor //$ if mask == causal and most_shares > 0
+constexpr int FEW_TILES = 768, LAST_TILES = 132; // six and one per multiprocessor //$ elif mask == causal and algorithm == flash_async
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor //$ elif mask == causal
 constexpr int FEW_TILES = 1536, LAST_TILES = 768; // twelve and six per multiprocessor //$ else
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {

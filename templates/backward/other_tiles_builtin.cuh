@@ -1,4 +1,4 @@
-//$ needs mask block_m step_m step_n part_keys most_shares queries_descend
+//$ needs mask block_m step_m step_n part_keys most_shares items_in_parts queries_descend
 
 // Built-in masks.
 
@@ -8,6 +8,13 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return 0;                                                   //$ else
 }
 
+//$ if items_in_parts
+// Returns the number of tiles of a head that may see them.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
+}
+
+//$ end
 // Returns which parts of the keys from key0 on are seen by every query of a tile.
 __device__ __forceinline__ unsigned parts_seen_whole(const attention_params &p, int query, int key0) {
     unsigned whole = 0;
@@ -33,10 +40,6 @@ __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int
 }
 //$ if most_shares > 0
 
-// Returns the number of these tiles per head.
-__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
-    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
-}
 // Leaves `steps` of these tiles, from number first_step on.
 __device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention_params &, int first_step, int steps) {
     walk.query -= first_step / walk.heads * STEP_M;
@@ -75,10 +78,6 @@ __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int
 }
 //$ if most_shares > 0
 
-// Returns the number of these tiles per head.
-__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
-    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
-}
 // Leaves `steps` of these tiles, from number first_step on.
 __device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention_params &p, int first_step, int steps) {
     const int of_head = steps_of_head(p, walk.key0);

@@ -1,5 +1,5 @@
-//$ needs block_n head_dim head_dim_v most_shares warps_of_item
-//$ include "backward/parts.cuh" if most_shares > 0
+//$ needs block_n head_dim head_dim_v items_in_parts
+//$ include "backward/parts.cuh" if items_in_parts
 //$ include "backward/store_panels.cuh"
 
 // What a consumer keeps of dK and dV: DV_COUNT panels of 64 columns of dV from panel DV_FIRST on, and likewise panels of dK.
@@ -34,7 +34,7 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
 
     __device__ __forceinline__ static void await_warps() { named_barrier_sync(warpgroup_index(), 128); }
 
-    //$ if most_shares > 0
+    //$ if items_in_parts
     static constexpr int VECTORS = BLOCK_N / 8; // of four sums, per thread and panel
     template <int COUNT>
     __device__ __forceinline__ static void store_sums(const float (&sums)[COUNT][BLOCK_N / 2], int count, float4 *to) {
@@ -48,7 +48,7 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
     // True if the sums are those of the whole item: there is one part, or this warpgroup is the last, and has added the others'.
     __device__ __forceinline__ bool join_parts(const attention_params &p, SharedKeys &shared, const Item &part) {
         const int parts = same_in_warp(part.parts), warp = warp_index() - 4, lane = opaque(static_cast<int>(threadIdx.x) % 32);
-        if (parts == 1)
+        if (parts <= 1)
             return true;
         float4 *const own = sums_of_part(p, part, part.part, warp) + lane;
         store_sums(dv, DV_COUNT, own);
@@ -56,7 +56,7 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
         await_warps(); // before the arrival, which publishes the stores of all warps
         int &before = shared.parts_before[warpgroup_index() - 1];
         if (threadIdx.x % 128 == 0)
-            before = atomic_add_acq_rel(part_counters(p) + part.sums * WARPS_OF_ITEM + warp, 1);
+            before = atomic_add_acq_rel(counters_of(p, part) + warp, 1);
         await_warps(); // the first thread has acquired the sums of the others
         if (same_in_warp(before) < parts - 1)
             return false;
@@ -72,7 +72,7 @@ template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT> struct PanelSu
     // Stores this warpgroup's panels of dK and dV of the item in a slot, and recomputes those that have elements that are not finite.
     __device__ __forceinline__ void store(const attention_backward_params &params, SharedKeys &shared, int slot) {
         const Item &item = shared.item[slot];
-        if (!join_parts(params.forward, shared, item)) return; //$ if most_shares > 0
+        if (!join_parts(params.forward, shared, item)) return; //$ if items_in_parts
         const int kv_index = same_in_warp(item.kv_index), key0 = same_in_warp(item.key0);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const GradientRows dv_rows = rows_of_dv(own, kv_index, key0), dk_rows = rows_of_dk(own, kv_index, key0);

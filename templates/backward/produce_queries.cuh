@@ -1,4 +1,4 @@
-//$ needs clears_loaded products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares batches_together tiles_found_ahead part_keys
+//$ needs clears_loaded products_within_step values_apart tma_statistics mask score block_n panels panels_v stages key_stages step_m dq_added dq_in_turn by_role most_shares divides_heads batches_together tiles_found_ahead part_keys
 //$ include "backward/items.cuh"
 //$ include "backward/map_rows.cuh"
 //$ include "backward/d_o_tiles.cuh"
@@ -169,8 +169,9 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     Ring<1> ring_found = {0}; //$ if tiles_found_ahead
     OpenShare open = {0, 0}; //$ if most_shares > 0
     //$ if mask == causal and key_stages > 1
-    const bool late = takes_late(params.backward.forward, shared.shares.parts); //$ if most_shares > 0
-    const bool late = takes_late(params.backward.forward, 1);                   //$ else
+    const bool late = takes_late(params.backward.forward, shared.shares.parts);   //$ if most_shares > 0
+    const bool late = takes_late(params.backward.forward, shared.parts_of_items); //$ elif divides_heads == 1
+    const bool late = takes_late(params.backward.forward, 1);                     //$ else
     //$ end
     //$ if batches_together
     const bool together = sets_elements(params.backward, static_cast<int>(gridDim.x));
@@ -179,15 +180,14 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
-        //$ if key_stages == 1
-        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
-        //$ elif mask == causal
+        //$ if mask == causal and key_stages > 1
         const Ring<KEY_STAGES> before = items + -1;
         if (late && items.count > 0 && open.next == open.end) //$ if most_shares > 0
         if (late && items.count > 0)                          //$ else
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         //$ end
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
+        const Item item = take_item(params.backward.forward, counter, shared.parts_of_items, items.count == 0); //$ elif divides_heads == 1
         const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
         const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else
@@ -197,7 +197,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
         if constexpr (CLEARS_NAN)
             nan = nan_of_queries(p, item.kv_index * (p.heads / p.kv_heads), item.key0);
         //$ end
-        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1); //$ if key_stages > 1
+        barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         const Item &item = found.item; //$ if tiles_found_ahead
         Barrier *const keys_full = &shared.keys_full[stage];
         //$ if clears_loaded and dq_added

@@ -1,4 +1,4 @@
-//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches most_shares rows_in_order clears_loaded marks_d_o
+//$ needs algorithm head_dim_v dq_width dq_ordered rows_padded layout dependent_launches items_in_parts rows_in_order clears_loaded marks_d_o
 //$ launch attention_row_statistics grid max(batch * heads * ((len_q + rows_padded - 1) / rows_padded * (rows_padded / 16)), 1) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/gradients.cuh"
 //$ include "fragment/reduce.cuh"
@@ -61,7 +61,7 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
 constexpr unsigned NAN_IN_LSE = 1, NAN_IN_D_O = 2;
 
 //$ end
-constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division //$ if most_shares > 0
+constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division //$ if items_in_parts
 
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(128)
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
     //$ end
-    //$ if most_shares > 0
+    //$ if items_in_parts
     if (blockIdx.x < CLEARING_BLOCKS) {
         const unsigned counters = part_counter_count(all.forward);
         for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < counters; i += min(gridDim.x, CLEARING_BLOCKS) * 128)

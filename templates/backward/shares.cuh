@@ -1,15 +1,13 @@
-//$ needs mask block_n
+//$ needs mask
 //$ include "backward/l2_cache.cuh"
 //$ include "backward/order_of_tiles.cuh"
-//$ include "backward/other_tiles.cuh"
+//$ include "backward/steps_of_items.cuh"
 
 // If blocks took only whole items, most of them would wait at the end for those that took one more. So the steps of the last items
 // are divided into equal shares, one for each block (Stream-K: Osama et al., PPoPP 2023, section 4). A share may begin and end within an
 // item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/parts.cuh).
 // Or each part of every item has some of the heads that share its keys, and blocks take parts as they take items. //$ if mask == causal
 
-// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
-constexpr int ITEM_START = 3;
 // What the parts of an item cost more than the whole item, in steps: they start more often, and store and add sums.
 constexpr int COST_OF_PARTS = 6;
 
@@ -21,11 +19,6 @@ struct alignas(16) Shares {
     int start; // steps that stand for the start of an item
     int parts; // of each of those items: more than one if parts have some of the heads that share keys //$ if mask == causal
 };
-
-// Returns the number of steps over the queries that see keys of a tile.
-__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
-    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
-}
 
 // True if shares of so many steps are done sooner than items, of which the longest has so many. Blocks that begin at different steps read
 // different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up to 1.4 times as long. So shares must then save
