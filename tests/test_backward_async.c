@@ -312,3 +312,42 @@ Test(backward_async, items_in_parts_of_heads_have_the_same_gradients) {
         check_shape(problem, "algorithm=flash_async", &cases[i].shape, 0);
     }
 }
+
+/* Few items for six multiprocessors, in kernels whose blocks share no steps: so parts have some of the heads that share keys, the last
+   one fewer or as many (templates/backward/parts_of_items.cuh). */
+Test(backward_async, few_items_in_parts_of_heads_have_the_same_gradients) {
+    static const struct {
+        const char *problem, *schedule;
+        struct shape shape;
+    } cases[] = {
+        {"head_dim=200 mask=none", "", {.batch = 1, .heads = 5, .kv_heads = 1, .len_q = 300, .len_kv = 100}},
+        {"head_dim=136 mask=causal",
+         "block_n=128 dq_in=dq_registers",
+         {.batch = 1, .heads = 12, .kv_heads = 1, .len_q = 200, .len_kv = 200}},
+        {"head_dim=104 mask=causal",
+         "dq_in=dq_registers",
+         {.batch = 1, .heads = 7, .kv_heads = 1, .len_q = 500, .len_kv = 100}},
+        {"head_dim=104 mask=causal deterministic=1",
+         "dq_in=dq_memory",
+         {.batch = 1, .heads = 7, .kv_heads = 1, .len_q = 600, .len_kv = 300}},
+        {"head_dim=56 mask=none deterministic=1",
+         "",
+         {.batch = 1, .heads = 8, .kv_heads = 2, .len_q = 600, .len_kv = 100}},
+        {"head_dim=72 layout=ragged mask=causal",
+         "",
+         {.batch = 2, .heads = 20, .kv_heads = 1, .len_q = 300, .len_kv = 300}},
+        {"head_dim=136 layout=ragged mask=none",
+         "block_n=96 dq_in=dq_memory",
+         {.batch = 2, .heads = 5, .kv_heads = 1, .len_q = 900, .len_kv = 90}},
+        {"head_dim=56 layout=padded mask=causal",
+         "",
+         {.batch = 2, .heads = 20, .kv_heads = 1, .len_q = 300, .len_kv = 300}},
+    };
+    enum { SIX_MULTIPROCESSORS = 2 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char problem[128], schedule[64];
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 target=sm_90a %s", cases[i].problem);
+        snprintf(schedule, sizeof schedule, "algorithm=flash_async %s", cases[i].schedule);
+        check_shape(problem, schedule, &cases[i].shape, SIX_MULTIPROCESSORS);
+    }
+}

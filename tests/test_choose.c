@@ -967,7 +967,14 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192", "batch=8 heads=48 kv_heads=6 len_q=1984 len_kv=1984", "_n128_"}, /* 31 steps of a head */
         {"head_dim=192", "batch=1 heads=16 kv_heads=4 len_q=2048 len_kv=2048", "_n96_"},  /* 88 items */
         {"head_dim=192", "batch=1 heads=32 kv_heads=8 len_q=576 len_kv=576", "_n128_"},   /* nine steps of a head */
-        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},              /* ten steps */
+        {"head_dim=192", "batch=1 heads=32 kv_heads=4 len_q=960 len_kv=960",
+         "_n128_"}, /* 15 steps of a head, 40 items */
+        {"head_dim=192", "batch=1 heads=32 kv_heads=4 len_q=1024 len_kv=1024", "_n96_"}, /* 16 steps, 44 items */
+        {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=4 len_q=700 len_kv=700",
+         "_n96_"}, /* 32 items, 88 steps */
+        {"head_dim=192 mask=none", "batch=1 heads=22 kv_heads=11 len_q=700 len_kv=700",
+         "_n128_"},                                                            /* 88 items, 22 steps */
+        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},   /* ten steps */
         {"head_dim=192", "batch=2 heads=16 len_q=1024 len_kv=1024", "_n128_"}, /* 352 items, three rounds, 16 steps */
         {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},   /* 288 items, 27 steps */
         {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=8 len_q=2048 len_kv=2048",
@@ -1004,6 +1011,14 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=128 deterministic=1", "batch=32 heads=16 len_q=513 len_kv=513", "_dq_memory_"},
         {"head_dim=128 deterministic=1", "batch=1 heads=10 len_q=4096 len_kv=4096", "_dq_registers_"}, /* 320 items */
         {"head_dim=128 deterministic=1", "batch=1 heads=11 len_q=4096 len_kv=4096", "_dq_memory_"},    /* 352 items */
+        {"head_dim=128 deterministic=1", "batch=1 heads=32 kv_heads=4 len_q=1792 len_kv=1792",
+         "_dq_registers_"}, /* 448 parts */
+        {"head_dim=128 deterministic=1", "batch=1 heads=32 kv_heads=4 len_q=2048 len_kv=2048",
+         "_dq_memory_"}, /* 512 parts */
+        {"head_dim=64 deterministic=1", "batch=1 heads=8 kv_heads=1 len_q=2560 len_kv=2560",
+         "_dq_registers_"}, /* 160 parts */
+        {"head_dim=64 deterministic=1", "batch=1 heads=8 kv_heads=1 len_q=2688 len_kv=2688",
+         "_dq_memory_"}, /* 168 parts */
         {"head_dim=128 deterministic=1 mask=none", "batch=1 heads=6 len_q=4096 len_kv=4096", "_dq_memory_"}, /* 192 */
         {"head_dim=128 deterministic=1 mask=none", "batch=32 heads=16 len_q=512 len_kv=512", "_dq_memory_"},
         {"head_dim=128 deterministic=1 layout=padded", "batch=8 heads=32 len_q=4096 len_kv=4096",
@@ -1012,12 +1027,16 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=64", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"},  /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1025 len_kv=1025", "_dq_memory_"},
-        {"head_dim=128", "batch=1 heads=17 len_q=1024 len_kv=1024", "_dq_memory_"},             /* 136 items */
-        {"head_dim=128", "batch=1 heads=32 kv_heads=4 len_q=512 len_kv=512", "_dq_memory_"},    /* 4096 queries */
-        {"head_dim=128 mask=none", "batch=1 heads=4 len_q=2048 len_kv=2048", "_dq_registers_"}, /* 64 items */
-        {"head_dim=128 mask=none", "batch=1 heads=5 len_q=2048 len_kv=2048", "_dq_memory_"},    /* 80 items */
-        {"head_dim=128 dropout=1", "batch=1 heads=4 len_q=512 len_kv=512", "_dq_memory_"},      /* not measured */
-        {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},       /* not measured */
+        {"head_dim=128", "batch=1 heads=17 len_q=1024 len_kv=1024", "_dq_memory_"},              /* 136 items */
+        {"head_dim=128", "batch=1 heads=32 kv_heads=4 len_q=512 len_kv=512", "_dq_memory_"},     /* 4096 queries */
+        {"head_dim=128", "batch=1 heads=8 kv_heads=1 len_q=1536 len_kv=1536", "_dq_registers_"}, /* 96 parts */
+        {"head_dim=128", "batch=1 heads=8 kv_heads=1 len_q=1664 len_kv=1664", "_dq_memory_"},    /* 104 parts */
+        {"head_dim=128 mask=none", "batch=1 heads=8 kv_heads=1 len_q=512 len_kv=512", "_dq_registers_"}, /* 32 parts */
+        {"head_dim=128 mask=none", "batch=1 heads=8 kv_heads=1 len_q=640 len_kv=640", "_dq_memory_"},    /* 40 parts */
+        {"head_dim=128 mask=none", "batch=1 heads=4 len_q=2048 len_kv=2048", "_dq_registers_"},          /* 64 items */
+        {"head_dim=128 mask=none", "batch=1 heads=5 len_q=2048 len_kv=2048", "_dq_memory_"},             /* 80 items */
+        {"head_dim=128 dropout=1", "batch=1 heads=4 len_q=512 len_kv=512", "_dq_memory_"}, /* not measured */
+        {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},  /* not measured */
     };
     const struct att_options options = {.size = sizeof options, .no_disk_cache = 1};
     att_session *session;

@@ -3,9 +3,8 @@
 //$ include "backward/part_of_heads.cuh"
 //$ include "backward/steps_of_items.cuh"
 
-// Items are divided where there are few of them for the blocks, or where blocks are soon at different heads, whose queries do not stay in   //$ if mask == causal
-// the L2 cache.                                                                                                                             //$ if mask == causal
-// Items are divided where there are few of them for the blocks.                                                                             //$ else
+// Items are divided where there are few of them for the blocks.
+// Or where blocks are soon at different heads, whose queries do not stay in the L2 cache. //$ if mask == causal
 
 constexpr int COST_OF_PART = 8; // what a part costs besides its steps, in steps //$ if apart
 constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps //$ else
@@ -13,9 +12,9 @@ constexpr int CAUTION = 8;      // parts must save this share of the steps: bloc
 constexpr int CAUTION = 16;     // parts must save this share of the steps //$ else
 constexpr int FEW_ROUNDS = 4;   // so many parts for each block at most, for which the workspace has room
 
-// Returns about how many steps each block has if items have so many parts. steps: of all items.
-__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int parts, long long steps) {
-    const int blocks = static_cast<int>(gridDim.x), group = p.heads / p.kv_heads, heads = (group + parts - 1) / parts;
+// Returns about how many steps each block has if parts have so many heads. steps: of all items.
+__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, long long steps) {
+    const int blocks = static_cast<int>(gridDim.x), group = p.heads / p.kv_heads, parts = (group + heads - 1) / heads;
     const long long items = static_cast<long long>(p.batch) * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const int start = parts > 1 ? COST_OF_PART : ITEM_START, longest = start + heads * steps_of_head(p, 0);
     const int even = static_cast<int>((steps + items * (parts * start - ITEM_START)) / blocks);
@@ -42,15 +41,16 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
     if (most <= 1)
         return 1;
     const long long steps = steps_of_items(p);
-    int best = 1, least = steps_of_blocks(p, 1, steps);
+    const int fewest = (group + most - 1) / most; // heads of a part
+    int best = group, least = steps_of_blocks(p, group, steps);
 #pragma unroll 1
-    for (int parts = 1; parts < most;) {
-        parts = min(2 * parts, most);
-        const int needed = steps_of_blocks(p, parts, steps);
+    for (int heads = group; heads > fewest;) {
+        heads = max((heads + 1) / 2, fewest);
+        const int needed = steps_of_blocks(p, heads, steps);
         if (needed < least - least / CAUTION)
-            best = parts, least = needed;
+            best = heads, least = needed;
     }
-    return best;
+    return (group + best - 1) / best;
 }
 //$ if layout != dense
 

@@ -5,6 +5,7 @@
 
 constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
 static_assert(FEW_TILES >= MOST_SHARED_ITEMS * MOST_SHARES, "find_step() takes all of these to be ordered by length");
+
 constexpr int COST_OF_PART = 5; // what a part with some of the heads costs besides its steps, in steps
 
 // True if items in parts, which have some of the heads each, are done sooner than in `now` steps of every block. steps: of all items.

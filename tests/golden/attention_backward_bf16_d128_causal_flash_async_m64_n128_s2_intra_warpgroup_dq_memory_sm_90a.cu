@@ -47,10 +47,13 @@
      target/sm_90a_products.cuh
      backward/items.cuh
      backward/order_of_tiles.cuh
+     backward/own_sequence.cuh
+     backward/take_shares.cuh
+     backward/part_of_heads.cuh
      backward/shares.cuh
      backward/l2_cache.cuh
+     backward/steps_of_items.cuh
      backward/shares_causal.cuh
-     backward/own_sequence.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
      backward/weigh_keys_scaled.cuh
@@ -94,9 +97,8 @@
      consumers           2                  2
      part_keys           64                 64
      most_shares         256                256
-     l2_bytes            41943040           41943040
-     heads_of_part       2                  max(1, l2_bytes / (132 * block_n * (6 * head_dim + 2 * head_dim_v)))
      warps_of_item       8                  4 * consumers
+     counters_of_item    8                  warps_of_item
      part_vectors        32                 (head_dim + head_dim_v) / 8
      part_bytes          131072             512 * warps_of_item * part_vectors
      rows_padded         64                 step_m
@@ -107,6 +109,8 @@
      dq_width            128                head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
      gradient_bytes      65536              2 * block_n * 2 * step_m + dq_bytes
+     l2_bytes            41943040           41943040
+     heads_of_part       2                  max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width)))
      nan_bytes           4                  4
      bytes_of_16_rows    8324               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
@@ -136,7 +140,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 8324 + 16 + 255) / 256 * 256 + 32 * max(512, min((heads / kv_heads - 1) / 2, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) + 255) / 256 * 256 + 131072 * max(2 * min(batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64), sm_count), min((heads / kv_heads - 1) / 2, 1) * min(2 * len_q / max(len_kv, 1), 1) * batch * kv_heads * ((heads / kv_heads + 2 - 1) / 2) * ((len_kv + 128 - 1) / 128)) bytes
+     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 8324 + 16 + 255) / 256 * 256 + 32 * max(512, kv_heads * (packed_keys / 128 + batch)) + 255) / 256 * 256 + 131072 * max(2 * min(min(256, sm_count), batch * heads * ((len_kv + 128 - 1) / 128) * ((len_q + 64 - 1) / 64)), min((heads / kv_heads - 1) / 2, 1) * min(2 * packed_rows / max(packed_keys, 1), 1) * ((heads / kv_heads + 2 - 1) / 2) * kv_heads * (packed_keys / 128 + batch)) bytes
 */
 
 constexpr int HEAD_DIM = 128;
@@ -150,11 +154,10 @@ constexpr int STEP_M = 64;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
 constexpr int MOST_SHARES = 256;
-constexpr int L2_BYTES = 41943040;
-// max(1, l2_bytes / (132 * block_n * (6 * head_dim + 2 * head_dim_v)))
-constexpr int HEADS_OF_PART = 2;
 // 4 * consumers
 constexpr int WARPS_OF_ITEM = 8;
+// warps_of_item
+constexpr int COUNTERS_OF_ITEM = 8;
 // (head_dim + head_dim_v) / 8
 constexpr int PART_VECTORS = 32;
 // step_m
@@ -168,6 +171,9 @@ constexpr int PANELS_V = 2;
 constexpr int DQ_COLUMNS = 64;
 // head_dim
 constexpr int DQ_WIDTH = 128;
+constexpr int L2_BYTES = 41943040;
+// max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width)))
+constexpr int HEADS_OF_PART = 2;
 // 128 * (consumers + 1)
 constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 24;
@@ -458,23 +464,27 @@ __device__ __forceinline__ void *next_piece(void *end) {
     return reinterpret_cast<void *>((reinterpret_cast<unsigned long long>(end) + 255) / 256 * 256);
 }
 
-// For each warp of an item that is computed in parts, the number of parts that it has stored.
+// For each warp of an item that is computed in parts, the number of parts that it has stored: (items, COUNTERS_OF_ITEM).
 __device__ __forceinline__ int *part_counters(const attention_params &p) {
     return static_cast<int *>(next_piece(item_counter(p, 4)));
 }
-// Returns the number of parts into which the heads that share keys may be divided: 1 if most keys are seen by all queries, and so most
-// tiles are equally long.
-__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
-    return p.len_kv - p.len_q > p.len_q ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+
+// Returns for how many tiles of keys, of all sequences and heads, there are counters.
+__device__ __forceinline__ int key_tile_count(const attention_params &p) {
+    const int keys = p.batch * p.len_kv;
+    return p.kv_heads * (keys / BLOCK_N + p.batch);
 }
 
-// Returns the number of counters.
+// Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
+// all queries, and so most tiles are equally long.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
+    const int rows = p.len_q, keys = p.len_kv;
+    return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+}
+
+// Returns the number of counters that may be in use.
 __device__ __forceinline__ int part_counter_count(const attention_params &p) {
-    int places = 2 * MOST_SHARES;
-    const int parts = parts_of_heads(p);
-    if (parts > 1)
-        places = max(places, p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N) * parts);
-    return places * WARPS_OF_ITEM;
+    return COUNTERS_OF_ITEM * max(2 * MOST_SHARES, p.heads > p.kv_heads ? key_tile_count(p) : 0);
 }
 
 // Returns the position of a query's numbers in these rows.
@@ -632,6 +642,11 @@ __device__ __forceinline__ int first_query(const attention_params &p, int key0) 
     return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
 }
 
+// Returns the number of tiles of a head that may see them.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
+}
+
 // Returns which parts of the keys from key0 on are seen by every query of a tile.
 __device__ __forceinline__ unsigned parts_seen_whole(const attention_params &p, int query, int key0) {
     unsigned whole = 0;
@@ -654,10 +669,6 @@ __device__ __forceinline__ QueryTiles query_tiles(const attention_params &p, int
     return {index, heads, query, key0, 0, 0x7fffffff};
 }
 
-// Returns the number of these tiles per head.
-__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
-    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
-}
 // Leaves `steps` of these tiles, from number first_step on.
 __device__ __forceinline__ void limit_to_steps(QueryTiles &walk, const attention_params &, int first_step, int steps) {
     walk.query -= first_step / walk.heads * STEP_M;
@@ -1553,11 +1564,92 @@ __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles,
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 
-// backward/l2_cache.cuh
+// backward/own_sequence.cuh
 
+// All sequences have one length, so the parameters of a kernel hold for the block's sequence.
+template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
+    return all;
+}
+__device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
+
+// backward/items.cuh
+
+// Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
+// workspace, which the launch of row statistics sets to 0.
+struct alignas(16) Item {
+    int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
+    int part, parts; // number of this part; number of all parts, if there are several
+    int sums; // where the first part stores its sums
+    int heads; // if not 0, this part has all steps of so many heads, or of those that are left
+    int first_step, steps; // otherwise, which of the item's steps it has
+};
+
+// Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
+__device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
+
+// Returns batch * kv_heads + kv_head of a tile.
+__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
+    return tile.head;
+}
+
+// Returns the number of the next item, or share of items.
+__device__ __forceinline__ int next_number(int *counter, bool first) {
+    // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
+    if (first)
+        return static_cast<int>(blockIdx.x);
+    const int before = static_cast<int>(gridDim.x);
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    return before + __shfl_sync(0xffffffffu, taken, 0);
+}
+
+// backward/part_of_heads.cuh
+
+// A part of an item may have some of the heads that share its keys.
+
+constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered by length, regardless of the head
+
+// Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
+__device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
+    return tile_in_order(n, heads, tiles, FEW_PARTS);
+}
+
+// Returns the number of a tile of keys among those of all K/V heads.
+__device__ __forceinline__ int number_of_tile(const attention_params &all, const attention_params &own, int kv_index, int tile) {
+    return kv_index * ((all.len_kv + BLOCK_N - 1) / BLOCK_N) + tile;
+}
+
+// Returns the part that belongs to a place in that order. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, TileOfHead at, int parts) {
+    const int kv_index = at.head / parts, part = at.head - kv_index * parts, group = all.heads / all.kv_heads;
+    return {kv_index, at.tile * BLOCK_N,
+            part, parts, number_of_tile(all, own, kv_index, at.tile) * parts, (group + parts - 1) / parts};
+}
+
+// backward/l2_cache.cuh
 // Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
 __device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
-    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (4 * HEAD_DIM + 2 * HEAD_DIM + 2 * HEAD_DIM_V);
+    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
+}
+
+// backward/steps_of_items.cuh
+
+// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
+constexpr int ITEM_START = 3;
+
+// Returns the number of steps over the queries that see keys of a tile.
+__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
+    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+}
+
+// Returns the steps of all items, with their starts.
+__device__ __forceinline__ long long steps_of_items(const attention_params &p) {
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    long long steps = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; tile++)
+        steps += ITEM_START + steps_of_tile(p, tile);
+    return p.batch * p.kv_heads * steps;
 }
 
 // backward/shares.cuh
@@ -1567,8 +1659,6 @@ __device__ __forceinline__ long long bytes_of_queries(const attention_params &p,
 // item. Such an item is computed in parts, by several blocks, and its last part adds the sums of all (backward/parts.cuh).
 // Or each part of every item has some of the heads that share its keys, and blocks take parts as they take items.
 
-// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
-constexpr int ITEM_START = 3;
 // What the parts of an item cost more than the whole item, in steps: they start more often, and store and add sums.
 constexpr int COST_OF_PARTS = 6;
 
@@ -1580,11 +1670,6 @@ struct alignas(16) Shares {
     int parts; // of each of those items: more than one if parts have some of the heads that share keys
 };
 
-// Returns the number of steps over the queries that see keys of a tile.
-__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
-    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
-}
-
 // True if shares of so many steps are done sooner than items, of which the longest has so many. Blocks that begin at different steps read
 // different queries. If Q, dO and the sums of dQ do not stay in the L2 cache, steps take up to 1.4 times as long. So shares must then save
 // a quarter of the steps of the block that would have the most.
@@ -1595,12 +1680,15 @@ __device__ __forceinline__ bool suits_shares(int steps, int longest, bool stays_
 // backward/shares_causal.cuh
 
 constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
-constexpr int COST_OF_PART = 5;      // what a part with some of the heads costs besides its steps, in steps
+static_assert(FEW_TILES >= MOST_SHARED_ITEMS * MOST_SHARES, "find_step() takes all of these to be ordered by length");
+
+constexpr int COST_OF_PART = 5; // what a part with some of the heads costs besides its steps, in steps
 
 // True if items in parts, which have some of the heads each, are done sooner than in `now` steps of every block. steps: of all items.
 // Items differ in length, so blocks are soon at different heads. If the queries of so many heads do not stay in the L2 cache, whole items
 // take a quarter more time, as measured. At the end, blocks wait for about a quarter of the longest part.
-__device__ __forceinline__ bool suits_parts(const attention_params &p, int parts, int items, int blocks, long long steps, int now) {
+__device__ __forceinline__ bool suits_parts(const attention_params &p, int parts, int blocks, long long steps, int now) {
+    const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES;
     const long long costs = static_cast<long long>(items) * (parts * COST_OF_PART - ITEM_START);
     const long long then = (steps + costs) / blocks + (COST_OF_PART + steps_of_tile(p, 0) / parts) / 4;
@@ -1609,19 +1697,16 @@ __device__ __forceinline__ bool suits_parts(const attention_params &p, int parts
 
 // Divides the work of a launch. Tile 0 is the longest of a head.
 __device__ __forceinline__ Shares shares_of(const attention_params &p) {
-    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N, heads = p.batch * p.kv_heads, items = heads * tiles;
+    const int heads = p.batch * p.kv_heads, items = heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = ITEM_START + steps_of_tile(p, 0);
     const int parts = parts_of_heads(p);
     const bool few = items <= MOST_SHARED_ITEMS * blocks;
     if (!few && parts == 1)
         return {items, 1, 0, 0, 1};
-    long long total = 0;
-#pragma unroll 1
-    for (int tile = 0; tile < tiles; tile++)
-        total += heads * static_cast<long long>(ITEM_START + steps_of_tile(p, tile));
+    const long long total = steps_of_items(p);
     const int steps = static_cast<int>((total + blocks - 1) / blocks);
     const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, heads + 1ll) <= L2_BYTES);
-    if (suits_parts(p, parts, items, blocks, total, shared ? steps + COST_OF_PARTS : max(longest, steps)))
+    if (suits_parts(p, parts, blocks, total, shared ? steps + COST_OF_PARTS : max(longest, steps)))
         return {items * parts, 1, 0, 0, parts};
     if (!shared)
         return {items, 1, 0, 0, 1};
@@ -1647,57 +1732,12 @@ __device__ __forceinline__ SharedStep find_step(const attention_params &p, const
     return {item + step / steps, step % steps, steps};
 }
 
-// backward/own_sequence.cuh
-
-// All sequences have one length, so the parameters of a kernel hold for the block's sequence.
-template <typename Shared> __device__ __forceinline__ const attention_params &own_sequence(const attention_params &all, const Shared &) {
-    return all;
-}
-__device__ __forceinline__ const attention_backward_params &tensors_of_keys(const attention_backward_params &all, int) { return all; }
-
-// backward/items.cuh
-
-// Blocks are persistent. A work item is a tile of BLOCK_N keys of one K/V head; blocks take items from a counter at the end of the
-// workspace, which the launch of row statistics sets to 0.
-struct alignas(16) Item {
-    int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
-    int first_step, steps; // which of the item's steps this part has, if there are several parts
-    int part, parts, sums; // number of this part; number of all parts; where the first of several stores its sums
-    int heads; // if not 0, this part has all steps of so many heads, or of those that are left
-};
-
-// Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
-__device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
-
-// Returns batch * kv_heads + kv_head of a tile.
-__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
-    return tile.head;
-}
-
-// Returns the number of the next item, or share of items.
-__device__ __forceinline__ int next_number(int *counter, bool first) {
-    // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
-    if (first)
-        return static_cast<int>(blockIdx.x);
-    const int before = static_cast<int>(gridDim.x);
-    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
-    return before + __shfl_sync(0xffffffffu, taken, 0);
-}
+// backward/take_shares.cuh
 
 // What the block has left of the share that it took: steps of the shared items.
 struct OpenShare {
     int next, end;
 };
-
-constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered by length, regardless of the head
-
-// Returns a part of an item that has some of the heads that share its keys. A tile's parts are ordered like tiles of further heads.
-__device__ __forceinline__ Item part_of_heads(const attention_params &all, int n, int parts) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, group = all.heads / all.kv_heads;
-    const TileOfHead at = tile_in_order(n, all.batch * all.kv_heads * parts, tiles, FEW_PARTS);
-    const int kv_index = at.head / parts, part = at.head - kv_index * parts;
-    return {kv_index, at.tile * BLOCK_N, 0, 0, part, parts, (kv_index * tiles + at.tile) * parts, (group + parts - 1) / parts};
-}
 
 // Takes the next item, or part of an item; all lanes of the warp receive it.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
@@ -1706,9 +1746,9 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         if (open.next == open.end) {
             const int n = next_number(counter, first);
             if (n < shares.whole) {
-                if (shares.parts > 1) return part_of_heads(all, n, shares.parts);
+                if (shares.parts > 1) return part_of_heads(all, all, part_in_order(all, n, shares.parts), shares.parts);
                 const TileOfHead tile = tile_in_order(n, heads, tiles);
-                return {kv_index_of(all, tile), tile.tile * BLOCK_N, 0, 0, 0, 1};
+                return {kv_index_of(all, tile), tile.tile * BLOCK_N};
             }
             open.next = (n - shares.whole) * shares.steps;
             if (open.next >= shares.total)
@@ -1723,8 +1763,10 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
         const int first_share = (begin + shares.start) / shares.steps, last_share = (end - 1) / shares.steps;
         open.next = min(end, open.end);
         if (steps > 0)
-            return {kv_index_of(all, tile), tile.tile * BLOCK_N, first_step - shares.start, steps, share - first_share,
-                    last_share - first_share + 1, 2 * first_share + (first_share * shares.steps < begin)};
+            return {kv_index_of(all, tile), tile.tile * BLOCK_N, share - first_share, last_share - first_share + 1,
+                    2 * first_share + (first_share * shares.steps < begin),
+                    0,
+                    first_step - shares.start, steps};
     }
 }
 
@@ -2135,6 +2177,12 @@ __device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const
     return first + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
 }
 
+// Returns the counters of an item: (COUNTERS_OF_ITEM).
+__device__ __forceinline__ int *counters_of(const attention_params &p, const Item &item) {
+    const int index = item.heads > 0 ? item.sums / item.parts : item.sums;
+    return part_counters(p) + index * COUNTERS_OF_ITEM;
+}
+
 // Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.
 template <int COUNT>
 __device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_params &p, const Item &item, int parts, int warp, int place) {
@@ -2159,25 +2207,29 @@ __device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_p
 // backward/join_parts.cuh
 
 // True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
-__device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[HEAD_DIM / 2],
-                                           float (&dv)[HEAD_DIM_V / 2]) {
+template <bool DK, bool DV, int SUMS, int SUMS_V>
+__device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[SUMS], float (&dv)[SUMS_V]) {
     const int parts = same_in_warp(item.parts), lane = opaque(static_cast<int>(threadIdx.x) % 32);
-    if (parts == 1)
+    if (parts <= 1)
         return true;
+    constexpr int DV_FIRST = HEAD_DIM / 8; // vector of a part
     float4 *const own = sums_of_part(p, item, item.part, warp) + lane;
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM / 8; i++)
+    for (int i = 0; DK && i < SUMS / 4; i++)
         own[32 * i] = make_float4(dk[4 * i], dk[4 * i + 1], dk[4 * i + 2], dk[4 * i + 3]);
 #pragma unroll
-    for (int i = 0; i < HEAD_DIM_V / 8; i++)
-        own[32 * (HEAD_DIM / 8 + i)] = make_float4(dv[4 * i], dv[4 * i + 1], dv[4 * i + 2], dv[4 * i + 3]);
+    for (int i = 0; DV && i < SUMS_V / 4; i++)
+        own[32 * (DV_FIRST + i)] = make_float4(dv[4 * i], dv[4 * i + 1], dv[4 * i + 2], dv[4 * i + 3]);
     __syncwarp(); // before the arrival, which publishes the stores of all lanes
-    const int before = lane == 0 ? atomic_add_acq_rel(part_counters(p) + item.sums * WARPS_OF_ITEM + warp, 1) : 0;
+    const int counter = warp;
+    const int before = lane == 0 ? atomic_add_acq_rel(counters_of(p, item) + counter, 1) : 0;
     if (same_in_warp(before) < parts - 1)
         return false;
     __syncwarp(); // lane 0 has acquired the sums of the others
-    add_parts(dk, p, item, parts, warp, lane);
-    add_parts(dv, p, item, parts, warp, lane + 32 * (HEAD_DIM / 8));
+    if constexpr (DK)
+        add_parts(dk, p, item, parts, warp, lane);
+    if constexpr (DV)
+        add_parts(dv, p, item, parts, warp, lane + 32 * DV_FIRST);
     return true;
 }
 
@@ -2407,7 +2459,7 @@ template <bool DK, bool DV> struct KeysConsumer {
 
     // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
     __device__ __forceinline__ void store() {
-        if (!join_parts(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
+        if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;

@@ -49,6 +49,11 @@
      backward/items.cuh
      backward/order_of_tiles.cuh
      backward/own_sequence.cuh
+     backward/take_parts.cuh
+     backward/part_of_heads.cuh
+     backward/parts_of_items.cuh
+     backward/l2_cache.cuh
+     backward/steps_of_items.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
      backward/weigh_keys_scaled.cuh
@@ -61,6 +66,9 @@
      backward/consume_queries.cuh
      backward/clear_scored.cuh
      backward/clear_nan.cuh
+     backward/join_parts.cuh
+     backward/parts.cuh
+     target/sm_90_sums.cuh
      target/sm_90_store_transposed.cuh
      backward/dq_rows.cuh
      backward/part_of_dq.cuh
@@ -89,6 +97,12 @@
      step_m              128                block_m
      consumers           2                  2
      part_keys           64                 64
+     most_shares         0                  0
+     most_parts          1024               1024
+     warps_of_item       8                  4 * consumers
+     counters_of_item    8                  warps_of_item
+     part_vectors        16                 (head_dim + head_dim_v) / 8
+     part_bytes          65536              512 * warps_of_item * part_vectors
      rows_padded         128                step_m
      row_numbers         2                  2
      panels              1                  (head_dim + 63) / 64
@@ -97,6 +111,8 @@
      dq_width            64                 head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
      gradient_bytes      98304              2 * block_n * 2 * step_m + dq_bytes
+     l2_bytes            41943040           41943040
+     heads_of_part       4                  max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width)))
      nan_bytes           0                  0
      bytes_of_16_rows    4224               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
@@ -118,7 +134,7 @@
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 128 - 1) / 128 * 8), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 232448 bytes, may start before the launch ahead of it has ended
+     attention_dk_dv_dq: grid min(batch * kv_heads * min(heads / kv_heads, 1024) * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 232448 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 128 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -126,7 +142,7 @@
      tensor map of d_o: boxes of 128 rows x 64 columns
 
    Workspace
-     heads * ((packed_rows / 128 + batch) * 128) / 16 * 4224 + 16 bytes
+     ((heads * ((packed_rows / 128 + batch) * 128) / 16 * 4224 + 16 + 255) / 256 * 256 + 32 * max(0, kv_heads * (packed_keys / 128 + batch)) + 255) / 256 * 256 + 65536 * min(heads / kv_heads - 1, 1) * min(heads * (packed_keys / 128 + batch), max(4 * sm_count, min((heads / kv_heads - 1) / 4, 1) * min(2 * packed_rows / max(packed_keys, 1), 1) * ((heads / kv_heads + 4 - 1) / 4) * kv_heads * (packed_keys / 128 + batch))) bytes
 */
 
 constexpr int HEAD_DIM = 64;
@@ -139,6 +155,13 @@ constexpr bool BFLOAT16 = true;
 constexpr int STEP_M = 128;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
+constexpr int MOST_SHARES = 0;
+// 4 * consumers
+constexpr int WARPS_OF_ITEM = 8;
+// warps_of_item
+constexpr int COUNTERS_OF_ITEM = 8;
+// (head_dim + head_dim_v) / 8
+constexpr int PART_VECTORS = 16;
 // step_m
 constexpr int ROWS_PADDED = 128;
 constexpr int ROW_NUMBERS = 2;
@@ -149,6 +172,9 @@ constexpr int PANELS_V = 1;
 constexpr int DQ_COLUMNS = 64;
 // head_dim
 constexpr int DQ_WIDTH = 64;
+constexpr int L2_BYTES = 41943040;
+// max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width)))
+constexpr int HEADS_OF_PART = 4;
 // 128 * (consumers + 1)
 constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 24;
@@ -495,6 +521,34 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
     return reinterpret_cast<int *>(end_of_dq_sums(p)) + launch;
 }
 
+// Pieces of the workspace are aligned to 256 bytes.
+__device__ __forceinline__ void *next_piece(void *end) {
+    return reinterpret_cast<void *>((reinterpret_cast<unsigned long long>(end) + 255) / 256 * 256);
+}
+
+// For each warp of an item that is computed in parts, the number of parts that it has stored: (items, COUNTERS_OF_ITEM).
+__device__ __forceinline__ int *part_counters(const attention_params &p) {
+    return static_cast<int *>(next_piece(item_counter(p, 4)));
+}
+
+// Returns for how many tiles of keys, of all sequences and heads, there are counters.
+__device__ __forceinline__ int key_tile_count(const attention_params &p) {
+    const int keys = p.total_kv;
+    return p.kv_heads * (keys / BLOCK_N + p.batch);
+}
+
+// Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
+// all queries, and so most tiles are equally long.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
+    const int rows = p.total_q, keys = p.total_kv;
+    return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+}
+
+// Returns the number of counters that may be in use.
+__device__ __forceinline__ int part_counter_count(const attention_params &p) {
+    return COUNTERS_OF_ITEM * max(2 * MOST_SHARES, p.heads > p.kv_heads ? key_tile_count(p) : 0);
+}
+
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
 // to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma.
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
@@ -519,6 +573,8 @@ __device__ __forceinline__ bool has_nan(const Input *d_o, bool inside) {
     return __ballot_sync(0xffffffffu, nan != 0) >> threadIdx.x % 32 / 8 * 8 & 0xff;
 }
 
+constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -526,6 +582,11 @@ extern "C" __global__ void __launch_bounds__(128)
     launch_dependents();
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
+    if (blockIdx.x < CLEARING_BLOCKS) {
+        const unsigned counters = part_counter_count(all.forward);
+        for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < counters; i += min(gridDim.x, CLEARING_BLOCKS) * 128)
+            part_counters(all.forward)[i] = 0;
+    }
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
@@ -635,6 +696,11 @@ struct OtherTile {
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
     return max(0, key0 - p.len_kv + p.len_q) / STEP_M * STEP_M;
+}
+
+// Returns the number of tiles of a head that may see them.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
 }
 
 // Returns which parts of the keys from key0 on are seen by every query of a tile.
@@ -1546,7 +1612,7 @@ struct TileOfHead {
 
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
-constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor
+constexpr int FEW_TILES = 768, LAST_TILES = 132; // six and one per multiprocessor
 __device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
     const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
     if (n < before)
@@ -1587,15 +1653,13 @@ __device__ __forceinline__ attention_backward_params tensors_of_keys(const atten
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
     Sequence sequence;
+    int part, parts; // number of this part; number of all parts, if there are several
+    int sums; // where the first part stores its sums
+    int heads; // if not 0, this part has all steps of so many heads, or of those that are left
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
-
-// Returns batch * kv_heads + kv_head of a tile.
-__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
-    return tile.head;
-}
 
 // Returns the number of the next item, or share of items.
 __device__ __forceinline__ int next_number(int *counter, bool first) {
@@ -1607,24 +1671,132 @@ __device__ __forceinline__ int next_number(int *counter, bool first) {
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
-// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
+// backward/part_of_heads.cuh
+
+// A part of an item may have some of the heads that share its keys.
+
+constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered by length, regardless of the head
+
+// Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
+__device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
+    return tile_in_order(n, heads, tiles, FEW_PARTS);
+}
+
+// Returns the number of a tile of keys among those of all K/V heads.
+__device__ __forceinline__ int number_of_tile(const attention_params &all, const attention_params &own, int kv_index, int tile) {
+    // a sequence starts at most one tile after the tiles of those before it
+    const int batch = kv_index / all.kv_heads, kv_head = kv_index - batch * all.kv_heads;
+    return kv_head * (all.total_kv / BLOCK_N + all.batch) + own.first_kv / BLOCK_N + batch + tile;
+}
+
+// Returns the part that belongs to a place in that order. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, TileOfHead at, int parts) {
+    const int kv_index = at.head / parts, part = at.head - kv_index * parts, group = all.heads / all.kv_heads;
+    return {kv_index, at.tile * BLOCK_N,
+            numbers_of(own),
+            part, parts, number_of_tile(all, own, kv_index, at.tile) * parts, (group + parts - 1) / parts};
+}
+
+// backward/l2_cache.cuh
+// Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
+__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
+    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
+}
+
+// backward/steps_of_items.cuh
+
+// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
+constexpr int ITEM_START = 3;
+
+// Returns the number of steps over the queries that see keys of a tile.
+__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
+    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+}
+
+// Returns the steps of all items, with their starts.
+__device__ __forceinline__ long long steps_of_items(const attention_params &p) {
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    long long steps = 0;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; tile++)
+        steps += ITEM_START + steps_of_tile(p, tile);
+    return p.batch * p.kv_heads * steps;
+}
+
+// backward/parts_of_items.cuh
+
+// Items are divided where there are few of them for the blocks.
+// Or where blocks are soon at different heads, whose queries do not stay in the L2 cache.
+
+constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps
+constexpr int CAUTION = 16;     // parts must save this share of the steps
+constexpr int FEW_ROUNDS = 4;   // so many parts for each block at most, for which the workspace has room
+
+// Returns about how many steps each block has if parts have so many heads. steps: of all items.
+__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, long long steps) {
+    const int blocks = static_cast<int>(gridDim.x), group = p.heads / p.kv_heads, parts = (group + heads - 1) / heads;
+    const long long items = static_cast<long long>(p.batch) * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
+    const int start = parts > 1 ? COST_OF_PART : ITEM_START, longest = start + heads * steps_of_head(p, 0);
+    const int even = static_cast<int>((steps + items * (parts * start - ITEM_START)) / blocks);
+    const int needed = max(even + longest / 4, longest);
+    // the more heads, the more often the cache misses: these factors were measured
+    if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES)
+        return needed + needed / (heads >= 4 * HEADS_OF_PART ? 4 : 8);
+    return needed;
+}
+
+// Returns the number of parts of each item. Sequences are taken to be as long as the longest.
+__device__ __forceinline__ int parts_of_items(const attention_params &p) {
+    const int group = p.heads / p.kv_heads;
+    const int most = min(group, max(parts_of_heads(p), FEW_ROUNDS * static_cast<int>(gridDim.x) / key_tile_count(p)));
+    if (most <= 1)
+        return 1;
+    const long long steps = steps_of_items(p);
+    const int fewest = (group + most - 1) / most; // heads of a part
+    int best = group, least = steps_of_blocks(p, group, steps);
+#pragma unroll 1
+    for (int heads = group; heads > fewest;) {
+        heads = max((heads + 1) / 2, fewest);
+        const int needed = steps_of_blocks(p, heads, steps);
+        if (needed < least - least / CAUTION)
+            best = heads, least = needed;
+    }
+    return (group + best - 1) / best;
+}
+
+// True if items of this sequence have so many steps that parts of them pay.
+__device__ __forceinline__ bool is_long_enough(const attention_params &own, int parts) {
+    return steps_of_tile(own, own.len_kv / BLOCK_N / 2) > 2 * parts * COST_OF_PART;
+}
+
+// backward/take_parts.cuh
+
+// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. Tile 0 is the longest of a head.
+__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, int parts, bool first) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
     for (;; first = false) {
         const int n = next_number(counter, first);
-        if (n >= heads * tiles)
+        if (n >= all.batch * all.kv_heads * parts * tiles)
             return {0, -1};
-        const TileOfHead next = tile_in_order(n, heads, tiles);
-        const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
-        const attention_params own = sequence_of(all, kv_index / all.kv_heads);
-        if (key0 < own.len_kv)
-            return {kv_index, key0, numbers_of(own)};
+        const TileOfHead at = part_in_order(all, n, parts);
+        const attention_params own = sequence_of(all, at.head / (parts * all.kv_heads));
+        if (at.tile * BLOCK_N >= own.len_kv)
+            continue;
+        if (parts > 1 && is_long_enough(own, parts))
+            return part_of_heads(all, own, at, parts);
+        if (at.head % parts == 0) // the whole item
+            return {at.head / parts, at.tile * BLOCK_N, numbers_of(own)};
     }
 }
 
 // Returns the walk over the queries that see any of an item's keys.
 __device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
     const int group = p.heads / p.kv_heads;
+    if (item.heads > 0) {
+        const int first = item.part * item.heads;
+        return query_tiles(p, item.kv_index * group + first, min(item.heads, group - first), item.key0);
+    }
     QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
     return walk;
 }
@@ -1745,6 +1917,7 @@ struct alignas(1024) SharedKeys {
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[KEY_STAGES];
+    int parts_of_items; // parts of each item, if its heads are divided
     DqPart dq_part[CONSUMERS]; // where dq[] belongs
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
@@ -1860,14 +2033,14 @@ template <bool READS_V>
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
-    const bool late = takes_late(params.backward.forward, 1);
+    const bool late = takes_late(params.backward.forward, shared.parts_of_items);
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         const Ring<KEY_STAGES> before = items + -1;
         if (late && items.count > 0)
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
-        const Item item = take_item(params.backward.forward, counter, items.count == 0);
+        const Item item = take_item(params.backward.forward, counter, shared.parts_of_items, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         Barrier *const keys_full = &shared.keys_full[stage];
         Barrier *const keys_loaded = keys_full;
@@ -1938,6 +2111,91 @@ __device__ __forceinline__ void clear_scored(unsigned short (&tile)[PANELS_OF][H
 #pragma unroll 1
     for (int panel = 0; panel < PANELS_OF; panel++)
         clear_nan(tile[panel][row0], ROWS * 128);
+}
+
+// target/sm_90_sums.cuh
+// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
+// under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Adds to *to and returns the value before. Acquire and release, for all blocks: what this thread wrote or knew before is visible to those
+// that add afterwards, and what those that added before had written is visible to this thread.
+__device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+    return before;
+}
+
+#endif
+
+// backward/parts.cuh
+
+// Sums of items that several blocks computed in parts. Each warp stores its sums of a part, and the last one to do so adds the sums of
+// all parts, in their order: so dK and dV have equal bits from run to run.
+
+constexpr int VECTORS_OF_PART = PART_VECTORS; // of four sums, per thread
+
+// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), in the piece behind the counters.
+__device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
+    const int place = item.sums + part;
+    float4 *const first = static_cast<float4 *>(next_piece(part_counters(p) + part_counter_count(p)));
+    return first + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
+}
+
+// Returns the counters of an item: (COUNTERS_OF_ITEM).
+__device__ __forceinline__ int *counters_of(const attention_params &p, const Item &item) {
+    const int index = item.sums / item.parts;
+    return part_counters(p) + index * COUNTERS_OF_ITEM;
+}
+
+// Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.
+template <int COUNT>
+__device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_params &p, const Item &item, int parts, int warp, int place) {
+    constexpr int AT_ONCE = 16;
+#pragma unroll
+    for (int first = 0; first < COUNT / 4; first += AT_ONCE) {
+#pragma unroll
+        for (int i = 4 * first; i < min(4 * (first + AT_ONCE), COUNT); i++)
+            sum[i] = 0;
+#pragma unroll 1
+        for (int part = 0; part < parts; part++) {
+            const float4 *const from = sums_of_part(p, item, part, warp) + place;
+#pragma unroll
+            for (int i = first; i < min(first + AT_ONCE, COUNT / 4); i++) {
+                const float4 four = from[32 * i];
+                sum[4 * i] += four.x, sum[4 * i + 1] += four.y, sum[4 * i + 2] += four.z, sum[4 * i + 3] += four.w;
+            }
+        }
+    }
+}
+
+// backward/join_parts.cuh
+
+// True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
+template <bool DK, bool DV, int SUMS, int SUMS_V>
+__device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[SUMS], float (&dv)[SUMS_V]) {
+    const int parts = same_in_warp(item.parts), lane = opaque(static_cast<int>(threadIdx.x) % 32);
+    if (parts <= 1)
+        return true;
+    constexpr int DV_FIRST = HEAD_DIM / 8; // vector of a part
+    float4 *const own = sums_of_part(p, item, item.part, warp) + lane;
+#pragma unroll
+    for (int i = 0; DK && i < SUMS / 4; i++)
+        own[32 * i] = make_float4(dk[4 * i], dk[4 * i + 1], dk[4 * i + 2], dk[4 * i + 3]);
+#pragma unroll
+    for (int i = 0; DV && i < SUMS_V / 4; i++)
+        own[32 * (DV_FIRST + i)] = make_float4(dv[4 * i], dv[4 * i + 1], dv[4 * i + 2], dv[4 * i + 3]);
+    __syncwarp(); // before the arrival, which publishes the stores of all lanes
+    const int counter = warp;
+    const int before = lane == 0 ? atomic_add_acq_rel(counters_of(p, item) + counter, 1) : 0;
+    if (same_in_warp(before) < parts - 1)
+        return false;
+    __syncwarp(); // lane 0 has acquired the sums of the others
+    if constexpr (DK)
+        add_parts(dk, p, item, parts, warp, lane);
+    if constexpr (DV)
+        add_parts(dv, p, item, parts, warp, lane + 32 * DV_FIRST);
+    return true;
 }
 
 // target/sm_90_store_transposed.cuh
@@ -2161,8 +2419,9 @@ template <bool DK, bool DV> struct KeysConsumer {
         store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
     }
 
-    // Stores dK and dV of the item to memory.
+    // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
     __device__ __forceinline__ void store() {
+        if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
@@ -2297,6 +2556,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    if (warp_index() == 1 && elect_one()) shared.parts_of_items = parts_of_items(params.backward.forward);
     if constexpr (DV)
         grid_dependency_wait();
     else

@@ -48,6 +48,7 @@
      backward/items.cuh
      backward/order_of_tiles.cuh
      backward/own_sequence.cuh
+     backward/take_items.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
      backward/load_statistics.cuh
@@ -90,6 +91,7 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
+     most_parts          1                  1
      rows_padded         64                 step_m
      row_numbers         2                  2
      panels              1                  (head_dim + 63) / 64
@@ -119,7 +121,7 @@
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid min(batch * kv_heads * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 135168 bytes, may start before the launch ahead of it has ended
+     attention_dk_dv_dq: grid min(batch * kv_heads * min(heads / kv_heads, 1) * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 135168 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -1320,6 +1322,8 @@ __device__ __forceinline__ int next_number(int *counter, bool first) {
     const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
+
+// backward/take_items.cuh
 
 // Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
 __device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
