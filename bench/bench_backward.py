@@ -71,7 +71,7 @@ def cases():
     gqa = [("gqa", d, TOKENS // length, COLUMNS // d, 8, length) for d in (64, 128, 256) for length in (1024, 4096)]
     few = [("few", d, 1, heads, 1, length) for d in (64, 128, 256) for heads, length in ((8, 512), (8, 2048), (16, 1024), (4, 4096))]
     off_grid = [("off_grid", d, batch, heads, 1, length) for d in (64, 128, 256) for batch, heads, length in ((4, 12, 777), (3, 28, 1500), (1, 12, 3000))]
-    few_kv = [("few_kv", d, batch, heads, shared_by, length) for d in (64, 128)
+    few_kv = [("few_kv", d, batch, heads, shared_by, length) for d in (64, 128, 256)
               for batch, heads, shared_by, length in ((1, 32, 8, 2048), (1, 32, 4, 2048), (1, 32, 4, 4096), (1, 28, 7, 4096), (1, 40, 5, 2500), (1, 8, 8, 8192))]
     for group, head_dim, batch, heads, shared_by, length in grid + gqa + few + few_kv + off_grid:
         for causal in (False, True):
