@@ -277,7 +277,6 @@ MUTANTS = [
     ("templates/backward/part_of_heads.cuh", "at.head - kv_index * parts", "0", "test_backward_async"),
     ("templates/backward/take_parts.cuh", "at.head % parts == 0", "true", "test_backward_async"),
     ("templates/backward/counters.cuh", "p.heads > p.kv_heads ? key_tile_count(p) : 0", "0", "test_backward_async"),
-    ("templates/backward/parts_of_items.cuh", "return (group + best - 1) / best;", "return (group + best - 1) / best + 1;", "test_backward_async"),
     ("templates/backward/parts.cuh", "item.heads > 0 ? item.sums + part : ", "", "test_backward_async"),
     ("templates/backward/order_of_tiles.cuh", "heads - last + (n - before) % last", "(n - before) % last", "test_backward_async"),
     ("templates/backward/repeat_rows.cuh", "s[7] = kept ? pair.weight : 0,", "s[7] = pair.weight,", "test_backward_nonfinite"),

@@ -8,9 +8,9 @@
 
 constexpr int COST_OF_PART = 8; // what a part costs besides its steps, in steps //$ if apart
 constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps //$ else
-constexpr int CAUTION = 8;      // parts must save this share of the steps: blocks that add in order wait for more others //$ if dq_ordered
-constexpr int CAUTION = 16;     // parts must save this share of the steps //$ else
-constexpr int FEW_ROUNDS = 4;   // so many parts for each block at most, for which the workspace has room
+constexpr int LEAST_GAIN = 8;  // parts must save one step in so many: with more parts, more blocks wait for each other's additions //$ if dq_ordered
+constexpr int LEAST_GAIN = 16; // parts must save one step in so many //$ else
+constexpr int FEW_ROUNDS = 4;  // at most so many parts for each block: the workspace in backward/parts.cuh has room for them
 
 // Returns about how many steps each block has if parts have so many heads. steps: of all items.
 __device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, long long steps) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
     for (int heads = group; heads > fewest;) {
         heads = max((heads + 1) / 2, fewest);
         const int needed = steps_of_blocks(p, heads, steps);
-        if (needed < least - least / CAUTION)
+        if (needed < least - least / LEAST_GAIN)
             best = heads, least = needed;
     }
     return (group + best - 1) / best;

@@ -476,7 +476,7 @@ __device__ __forceinline__ int key_tile_count(const attention_params &p) {
 }
 
 // Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
-// all queries, and so most tiles are equally long.
+// all queries, and so most tiles are equally long. As in the workspace of backward/parts.cuh.
 __device__ __forceinline__ int parts_of_heads(const attention_params &p) {
     const int rows = p.len_q, keys = p.len_kv;
     return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;

@@ -538,7 +538,7 @@ __device__ __forceinline__ int key_tile_count(const attention_params &p) {
 }
 
 // Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
-// all queries, and so most tiles are equally long.
+// all queries, and so most tiles are equally long. As in the workspace of backward/parts.cuh.
 __device__ __forceinline__ int parts_of_heads(const attention_params &p) {
     const int rows = p.total_q, keys = p.total_kv;
     return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
@@ -1730,8 +1730,8 @@ __device__ __forceinline__ long long steps_of_items(const attention_params &p) {
 // Or where blocks are soon at different heads, whose queries do not stay in the L2 cache.
 
 constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps
-constexpr int CAUTION = 16;     // parts must save this share of the steps
-constexpr int FEW_ROUNDS = 4;   // so many parts for each block at most, for which the workspace has room
+constexpr int LEAST_GAIN = 16; // parts must save one step in so many
+constexpr int FEW_ROUNDS = 4;  // at most so many parts for each block: the workspace in backward/parts.cuh has room for them
 
 // Returns about how many steps each block has if parts have so many heads. steps: of all items.
 __device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, long long steps) {
@@ -1759,7 +1759,7 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
     for (int heads = group; heads > fewest;) {
         heads = max((heads + 1) / 2, fewest);
         const int needed = steps_of_blocks(p, heads, steps);
-        if (needed < least - least / CAUTION)
+        if (needed < least - least / LEAST_GAIN)
             best = heads, least = needed;
     }
     return (group + best - 1) / best;
