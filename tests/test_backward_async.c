@@ -278,14 +278,12 @@ Test(backward_async, items_in_parts_have_the_same_gradients) {
     static const uint64_t seeds[] = {0, 4};
     static const int head_dims[] = {72, 104, 136}; /* warps, or warpgroups, join the parts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t s = 0; s < sizeof seeds / sizeof *seeds; s++)
-            for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
-                char problem[128];
-                snprintf(problem, sizeof problem,
-                         "family=attention_backward dtype=bf16 head_dim=%d target=sm_90a mask=%s", head_dims[d],
-                         cases[i].mask);
-                check_shape(problem, "algorithm=flash_async", &cases[i].shape, seeds[s]);
-            }
+        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+            char problem[128];
+            snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=%d target=sm_90a mask=%s",
+                     head_dims[d], cases[i].mask);
+            check_shape(problem, "algorithm=flash_async", &cases[i].shape, seeds[(i + d) % 2]);
+        }
 }
 
 /* What the queries read exceeds the L2 cache, and there are two blocks for each item: so each item has two parts, of 649 steps. */
@@ -343,11 +341,11 @@ Test(backward_async, few_items_in_parts_of_heads_have_the_same_gradients) {
          "",
          {.batch = 2, .heads = 20, .kv_heads = 1, .len_q = 300, .len_kv = 300}},
     };
-    enum { SIX_MULTIPROCESSORS = 2 };
+    enum { SEED = 2 }; /* six multiprocessors */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char problem[128], schedule[64];
         snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 target=sm_90a %s", cases[i].problem);
         snprintf(schedule, sizeof schedule, "algorithm=flash_async %s", cases[i].schedule);
-        check_shape(problem, schedule, &cases[i].shape, SIX_MULTIPROCESSORS);
+        check_shape(problem, schedule, &cases[i].shape, SEED);
     }
 }
