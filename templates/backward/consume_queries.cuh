@@ -58,6 +58,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
+    // The key of the first row that this thread holds. From its own number: first_key() takes a shuffle, which each step would wait for.
+    __device__ __forceinline__ int own_key() const {
+        const int thread = static_cast<int>(threadIdx.x) % 128;
+        return item().key0 + 64 * index + thread / 32 * 16 + thread % 32 / 4;
+    }
 
     // One thread releases a stage for its warpgroup. Products order the release after the reads of the other warps; where there are none
     // between the two, the warps wait for each other.
@@ -132,7 +137,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         if (whole_ahead || last_ahead)
             return;
         const Step &of = step(ahead);
-        seen = seen_pairs(own_sequence(all, item()), of.where, of.first, first_key() + static_cast<int>(threadIdx.x) % 32 / 4);
+        seen = seen_pairs(own_sequence(all, item()), of.where, of.first, own_key());
     }
 
     //$ end
@@ -169,7 +174,7 @@ template <bool DK, bool DV> struct KeysConsumer {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
         const ScoreKeys keys = score_keys(ahead);
-        const int lane = static_cast<int>(threadIdx.x) % 32, query0 = of.first + lane % 4 * 2, key0 = first_key() + lane / 4;
+        const int query0 = of.first + static_cast<int>(threadIdx.x) % 4 * 2, key0 = own_key();
 #pragma unroll
         for (int i = 0; i < STEP_M / 2; i++) {
             const int query = min(query0 + i / 4 * 8 + i % 2, p.len_q - 1), key = min(key0 + i / 2 % 2 * 8, p.len_kv - 1);
@@ -189,11 +194,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         const attention_params &p = own_sequence(all, item());
         const Where &at = of.where; //$ if mask == custom_mask or score == custom_score
         const Where at = {};        //$ else
-        const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
-            weigh_as<false>(p, at, of.first, key, ahead);
+            weigh_as<false>(p, at, of.first, own_key(), ahead);
         else if (!last_ahead)
-            weigh_as<true>(p, at, of.first, key, ahead);
+            weigh_as<true>(p, at, of.first, own_key(), ahead);
     }
     //$ end
     template <bool MASKED>

@@ -16,7 +16,7 @@ template <bool DK, bool DV> __device__ __forceinline__ int d_s_buffer(const Keys
 // compiler puts arithmetic of dS between exponentials: a warp issues two instructions for one, which takes eight clocks.
 //$ end
 template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_step(KeysConsumer<DK, DV> &c) {
-    const int key = c.first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
+    const int key = c.own_key();
     const attention_params &p = own_sequence(c.all, c.item());
     //$ if rows_in_order
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, 0, STEP_M / 32);

@@ -2352,6 +2352,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
+    // The key of the first row that this thread holds. From its own number: first_key() takes a shuffle, which each step would wait for.
+    __device__ __forceinline__ int own_key() const {
+        const int thread = static_cast<int>(threadIdx.x) % 128;
+        return item().key0 + 64 * index + thread / 32 * 16 + thread % 32 / 4;
+    }
 
     // One thread releases a stage for its warpgroup. Products order the release after the reads of the other warps; where there are none
     // between the two, the warps wait for each other.
@@ -2503,7 +2508,7 @@ template <bool DK, bool DV> __device__ __forceinline__ int d_s_buffer(const Keys
 // half with dS^T: there the compiler puts arithmetic of dS between exponentials, of which a warp issues one in eight clocks. LSE is loaded again for
 // the other half, behind a barrier: otherwise the compiler would compute most of it before the wait, or wait before all of it.
 template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_step(KeysConsumer<DK, DV> &c) {
-    const int key = c.first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
+    const int key = c.own_key();
     const attention_params &p = own_sequence(c.all, c.item());
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, 0, STEP_M / 32);
     c.await_d_o(0); // does not wait, but keeps the next loads behind it

@@ -1903,6 +1903,11 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
+    // The key of the first row that this thread holds. From its own number: first_key() takes a shuffle, which each step would wait for.
+    __device__ __forceinline__ int own_key() const {
+        const int thread = static_cast<int>(threadIdx.x) % 128;
+        return item().key0 + 64 * index + thread / 32 * 16 + thread % 32 / 4;
+    }
 
     // One thread releases a stage for its warpgroup. Products order the release after the reads of the other warps; where there are none
     // between the two, the warps wait for each other.
@@ -1965,11 +1970,10 @@ template <bool DK, bool DV> struct KeysConsumer {
         const Step &of = step(ahead);
         const attention_params &p = own_sequence(all, item());
         const Where at = {};
-        const int key = first_key() + static_cast<int>(threadIdx.x) % 32 / 4; // of this thread's first row
         if (whole_ahead)
-            weigh_as<false>(p, at, of.first, key, ahead);
+            weigh_as<false>(p, at, of.first, own_key(), ahead);
         else if (!last_ahead)
-            weigh_as<true>(p, at, of.first, key, ahead);
+            weigh_as<true>(p, at, of.first, own_key(), ahead);
     }
     template <bool MASKED>
     __device__ __forceinline__ void weigh_as(const attention_params &p, const Where &at, int query0, int key, int ahead) {
