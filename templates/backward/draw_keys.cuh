@@ -14,7 +14,7 @@ __device__ __forceinline__ void draw_keys(const attention_params &all, SharedQue
         const int key0 = next_keys(own_sequence(all, shared), at, walk);
         barrier_wait(&shared.k_empty[ring.stage()], ring.parity() ^ 1);
 #pragma unroll 1
-        for (int i = drawer; i < 4 * CONSUMERS * (STEP_N / 32) && key0 >= 0; i += DRAWERS) {
+        for (int i = (drawer + ring.count) % DRAWERS; i < 4 * CONSUMERS * (STEP_N / 32) && key0 >= 0; i += DRAWERS) {
             const int warp = i / (STEP_N / 32), keys = i % (STEP_N / 32);
             const int query = query0 + 16 * warp + lane / 4, key = key0 + 32 * keys + lane % 4 * 2;
             unsigned bits = 0;

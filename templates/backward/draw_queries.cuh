@@ -19,7 +19,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
         barrier_wait(&shared.kept_empty, bits.parity() ^ 1);            //$ if kept_stages == 1
         barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1); //$ else
 #pragma unroll 1
-        for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
+        for (int i = (drawer + ring.count) % DRAWERS; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
             const int query = tile.first + 32 * queries + lane % 4 * 2, key = item.key0 + 32 * keys + lane / 4;
             unsigned first = 0, second = 0; // bits of the two warps

@@ -1719,6 +1719,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
 
 // The warps of the producer warpgroup that load nothing draw the random numbers, a step or two ahead of the consumers, which have
 // neither the registers nor the time for Philox.
+// A step has no multiple of three pieces, so the piece that a warp begins with differs from step to step: else the third would draw fewer.
 constexpr int DRAWERS = 3;
 
 // Returns the bits `first` and `second`, of the pairs of queries i and i + 8, whose random numbers are the halves of a word.
@@ -1760,7 +1761,7 @@ __device__ __forceinline__ void draw_steps(const attention_params &all, SharedKe
         const Ring<KEPT_STAGES> bits = {ring.count};
         barrier_wait(&shared.q_empty[ring.stage()], ring.parity() ^ 1);
 #pragma unroll 1
-        for (int i = drawer; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
+        for (int i = (drawer + ring.count) % DRAWERS; i < BLOCK_N / 32 * (STEP_M / 32) && !last; i += DRAWERS) {
             const int keys = i / (STEP_M / 32), queries = i % (STEP_M / 32), warp = keys % 2 * 2;
             const int query = tile.first + 32 * queries + lane % 4 * 2, key = item.key0 + 32 * keys + lane / 4;
             unsigned first = 0, second = 0; // bits of the two warps
