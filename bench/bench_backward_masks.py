@@ -1,13 +1,15 @@
 """Times gradients with masks and scores written as text, beside FlexAttention's with its functions and its block mask,
 in one process: JSON lines.
 
-    python3 bench/bench_backward_masks.py                     every rule of rules.py at length 8192, head dimensions 64 and 128
+    python3 bench/bench_backward_masks.py                     every rule of rules.py at length 8192, and few K/V heads; head
+                                                              dimensions 64 and 128
+    python3 bench/bench_backward_masks.py --only few_kv
     python3 bench/bench_backward_masks.py --only "alibi d64"
     python3 bench/bench_backward_masks.py --dry-run           without a GPU: tiny shapes on this CPU, ours alone
 
 Gradients are those of q, k and v, and with the rule "bias" also that of the bias, which both sides sum over the batch.
-The gradients of one head are first compared with double precision, as relative errors: a wrong result is an error, not
-a line. Times are those of the backward pass alone, as in bench_backward.py; neither side's compile time counts, and
+The gradients of one K/V head are first compared with double precision, as relative errors: a wrong result is an error,
+not a line. Times are those of the backward pass alone, as in bench_backward.py; neither side's compile time counts, and
 FlexAttention's block mask is made beforehand.
 """
 import argparse
@@ -30,9 +32,13 @@ from rule_parameters import parameters  # noqa: E402
 LEARNED = {"bias": "values"}  # the tensor of a rule that requires a gradient
 MOST_ERROR = 1e-2
 
+FEW_KV = ((1, 32, 4, 4096), (1, 8, 1, 8192))  # (batch, heads, K/V heads, length)
+
 
 def cases():
-    return [case for case in rules.cases() if case.len_q == 8192]
+    few_kv = [rules.RuleCase("few_kv", head_dim, batch, heads, length, False, kv_heads, rule=rule)
+              for head_dim in (64, 128) for batch, heads, kv_heads, length in FEW_KV for rule in rules.RULES]
+    return [case for case in rules.cases() if case.len_q == 8192] + few_kv
 
 
 def ours(case, q, k, v, d_o, given):
@@ -63,37 +69,44 @@ def theirs(case, q, k, v, d_o, given):
     batches = case.batch if rules.RULES[case.rule].by_batch else None
     blocks = create_block_mask(mask, batches, None, case.len_q, case.len_kv, device=q.device) if mask else None
     torch.compiler.reset()
-    o = torch.compile(flex_attention, dynamic=False)(*inputs[:3], score_mod=score, block_mask=blocks)
+    o = torch.compile(flex_attention, dynamic=False)(*inputs[:3], score_mod=score, block_mask=blocks,
+                                                     enable_gqa=case.heads != case.kv_heads)
     return lambda: torch.autograd.grad(o, inputs, d_o, retain_graph=True)
 
 
 def reference(case, q, k, v, d_o, given):
-    """Gradients of the last head in double precision: dq, dk and dv of the last batch, and that of the learned tensor,
-    summed over batches."""
-    learned, head, total = LEARNED.get(case.rule), case.heads - 1, 0
-    given, others = dict(given), []
-    if learned:
-        given[learned] = given[learned][head:].double().requires_grad_()  # (1, len_q, len_kv)
-        others = [given[learned]]
-    of_score = 0 if learned else head  # index of the head in the tensor that the score reads
-    mask, modify = rules.RULES[case.rule].functions(given, torch.tanh)
+    """Gradients in double precision: dq of the last head, dk and dv of the last K/V head, all of the last batch, and the
+    gradient of the learned tensor for the last head, summed over batches."""
+    learned, group = LEARNED.get(case.rule), case.heads // case.kv_heads
+    mask, _ = rules.RULES[case.rule].functions(given, torch.tanh)
     rows, columns = torch.arange(case.len_q, device=q.device)[:, None], torch.arange(case.len_kv, device=q.device)
+    d_learned = 0
     for batch in range(case.batch) if learned else [case.batch - 1]:
-        inputs = [x[batch, head].double().requires_grad_() for x in (q, k, v)]
-        score = inputs[0] @ inputs[1].T / case.head_dim**0.5
-        if modify:
-            score = modify(score, batch, of_score, rows, columns)
-        if mask:
-            score = score.masked_fill(~mask(batch, head, rows, columns), -torch.inf)
-        found = list(torch.autograd.grad(score.softmax(-1) @ inputs[2], inputs + others, d_o[batch, head].double()))
+        seen = mask(batch, 0, rows, columns) if mask else None
+        d_k, d_v = 0, 0
+        for head in range(case.heads - group, case.heads):
+            inputs = [x.double().requires_grad_() for x in (q[batch, head], k[batch, -1], v[batch, -1])]
+            own = dict(given)
+            if learned:
+                own[learned] = given[learned][head].double().requires_grad_()  # (len_q, len_kv)
+                inputs.append(own[learned])
+                own[learned] = own[learned][None].expand(case.heads, -1, -1)
+            _, modify = rules.RULES[case.rule].functions(own, torch.tanh)
+            score = inputs[0] @ inputs[1].T / case.head_dim**0.5
+            if modify:
+                score = modify(score, batch, head, rows, columns)
+            if mask:
+                score = score.masked_fill(~seen, -torch.inf)
+            d_q, one_d_k, one_d_v, *others = torch.autograd.grad(score.softmax(-1) @ inputs[2], inputs, d_o[batch, head].double())
+            d_k, d_v = d_k + one_d_k, d_v + one_d_v
         if learned:
-            total = total + found.pop()[0]
-    return [*found, total] if learned else found
+            d_learned = d_learned + others[0]
+    return [d_q, d_k, d_v, *([d_learned] if learned else [])]
 
 
-def error(found, right, head):
+def error(found, right):
     """The largest relative error of these gradients."""
-    own = [*(x[-1, head] for x in found[:3]), *(x[head] for x in found[3:])]
+    own = [*(x[-1, -1] for x in found[:3]), *(x[-1] for x in found[3:])]
     return max(((one.double() - other).norm() / other.norm()).item() for one, other in zip(own, right))
 
 
@@ -111,8 +124,8 @@ def clock(works, rounds):
 def measure(case, dry_run, sample):
     """Returns a row of the results."""
     device = "cpu" if dry_run else "cuda"
-    size = case.batch, case.heads, case.len_q, case.head_dim
-    q, k, v, d_o = (torch.randn(size, device=device, dtype=torch.bfloat16) for _ in range(4))
+    q, k, v, d_o = (torch.randn(case.batch, heads, case.len_q, case.head_dim, device=device, dtype=torch.bfloat16)
+                    for heads in (case.heads, case.kv_heads, case.kv_heads, case.heads))
     given = parameters(case, device)
     works, faults = {"attile": ours(case, q, k, v, d_o, given)}, {}
     if not dry_run:  # FlexAttention has no gradients on a CPU
@@ -123,7 +136,7 @@ def measure(case, dry_run, sample):
             works.pop("flex", None)
             faults["flex"] = f"{type(fault).__name__}: {fault}"
     right = reference(case, q, k, v, d_o, given)
-    errors = {name: error(work(), right, case.heads - 1) for name, work in works.items()}
+    errors = {name: error(work(), right) for name, work in works.items()}
     if not errors["attile"] <= MOST_ERROR:
         raise SystemExit(f"{case.name}: the relative error is {errors['attile']:.3g}")
     del right

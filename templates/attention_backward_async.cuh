@@ -95,7 +95,7 @@
 //$ let part_keys = block_n if by_role else 64
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
 //$ let most_shares = 256 if dq_added and not dq_ordered and layout == dense and plain else 0
-//$ let divides_heads = 1 if plain and (mask == causal or most_shares == 0) and not (by_role and dq_ordered) else 0
+//$ let divides_heads = 1 if (mask == causal or most_shares == 0) and not (by_role and dq_ordered) else 0
 //$ let most_parts = 1024 if divides_heads == 1 else 1
 //$ let items_in_parts = most_shares > 0 or divides_heads == 1
 //$ note Sums of an item in parts: of each warp, vectors of four for each lane.
@@ -125,9 +125,9 @@
 //$ end
 //$ note Most of the L2 cache. Under a causal mask, where tiles of keys differ in length, blocks are soon at different heads of those that
 //$ note share their keys. So the heads of an item may be divided into parts, of at most as many heads as let Q, dO and the sums of dQ for 132
-//$ note parts stay in the cache.
+//$ note parts stay in the cache. Steps with an expression or dropout take longer, and parts for the sake of the cache were slower there.
 //$ let l2_bytes = 41943040
-//$ let heads_of_part = max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width))) if mask == causal else 65536
+//$ let heads_of_part = max(1, l2_bytes / (132 * block_n * (2 * head_dim + 2 * head_dim_v + 4 * dq_width))) if mask == causal and plain else 65536
 //$ let nan_bytes = 4 if clears_loaded else 0
 //$ let bytes_of_16_rows = 64 * (row_numbers + dq_width) + nan_bytes
 //$ note With long rows, the values that a score keeps leave no room for dQ, which is taken before P is computed.

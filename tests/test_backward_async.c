@@ -340,10 +340,27 @@ Test(backward_async, few_items_in_parts_of_heads_have_the_same_gradients) {
         {"head_dim=56 layout=padded mask=causal",
          "",
          {.batch = 2, .heads = 20, .kv_heads = 1, .len_q = 300, .len_kv = 300}},
+        {"head_dim=72 mask='k <= q and q - k < window' params='window: int'",
+         "",
+         {.batch = 1, .heads = 7, .kv_heads = 1, .len_q = 500, .len_kv = 200}},
+        {"head_dim=104 mask='causal and document(doc)' params='doc: int[batch, len_kv]'",
+         "",
+         {.batch = 1, .heads = 5, .kv_heads = 1, .len_q = 400, .len_kv = 400}},
+        {"head_dim=56 layout=ragged mask='k <= q or k < prefix' params='prefix: int'",
+         "",
+         {.batch = 2, .heads = 20, .kv_heads = 1, .len_q = 300, .len_kv = 100}},
+        {"head_dim=104 mask=causal score='alibi(slopes)' params='slopes: float[heads]'",
+         "",
+         {.batch = 1, .heads = 14, .kv_heads = 2, .len_q = 300, .len_kv = 100}},
+        {"head_dim=72 dropout=1", "", {.batch = 1, .heads = 5, .kv_heads = 1, .len_q = 600, .len_kv = 100}},
+        {"head_dim=72 score='s + values[h, q, k]' params='values: float[heads, len_q, len_kv]' wants='dq, dk, dv, "
+         "d_values'",
+         "",
+         {.batch = 2, .heads = 24, .kv_heads = 2, .len_q = 140, .len_kv = 140}},
     };
     enum { SEED = 2 }; /* six multiprocessors */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char problem[128], schedule[64];
+        char problem[256], schedule[64];
         snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 target=sm_90a %s", cases[i].problem);
         snprintf(schedule, sizeof schedule, "algorithm=flash_async %s", cases[i].schedule);
         check_shape(problem, schedule, &cases[i].shape, SEED);

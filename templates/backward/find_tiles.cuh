@@ -8,7 +8,7 @@
 constexpr int TILES_LEFT = 4;
 
 // Takes items, and hands their tiles to the warp that loads them.
-__device__ __forceinline__ void find_tiles(const attention_params &all, SharedKeys &shared, int *counter) {
+__device__ __forceinline__ void find_tiles(const attention_params &all, SharedKeys &shared, const ItemCounter &counter) {
     const bool elected = elect_one();
     Ring<1> ring = {0};
 #pragma unroll 1

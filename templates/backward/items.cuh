@@ -25,8 +25,14 @@ __device__ __forceinline__ int kv_index_of(const attention_params &all, const Ti
     return tile.head;                                                    //$ else
 }
 
+// What the blocks of a launch take items from.
+struct ItemCounter {
+    int *taken; // how many they have taken
+    int parts;  // parts of each item //$ if divides_heads == 1 and most_shares == 0
+};
+
 // Returns the number of the next item, or share of items.
-__device__ __forceinline__ int next_number(int *counter, bool first) {
+__device__ __forceinline__ int next_number(const ItemCounter &counter, bool first) {
     //$ if dq_added and not dq_ordered
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
@@ -35,11 +41,18 @@ __device__ __forceinline__ int next_number(int *counter, bool first) {
     //$ else
     const int before = 0;
     //$ end
-    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter.taken, 1) : 0;
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
 //$ include "backward/take_batches.cuh" if batches_together else "backward/take_shares.cuh" if most_shares > 0 else "backward/take_parts.cuh" if divides_heads == 1 else "backward/take_items.cuh"
+
+// Returns the counter of a launch.
+// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers. //$ if divides_heads == 1 and most_shares == 0
+__device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
+    return {item_counter(p, launch), parts_of_items(p)}; //$ if divides_heads == 1 and most_shares == 0
+    return {item_counter(p, launch)};                    //$ else
+}
 
 // Returns the walk over the queries that see any of an item's keys.
 __device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {

@@ -1,4 +1,4 @@
-//$ needs clears_loaded d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares divides_heads products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
+//$ needs mask_tables clears_loaded d_s_of_keys products_within_step dq_ordered values_apart value_stages tma_statistics consumers stages d_o_stages key_stages kept_stages step_m panels panels_v dq_added dq_staged dq_columns dropout bias_copied tiles_found_ahead most_shares products_ahead apart pingpong_schedule wants_d_params producer_registers consumer_registers block_threads shared_keys most_d_o_tiles
 
 // --- dK and dV: keys down, queries across
 
@@ -28,7 +28,6 @@ struct alignas(1024) SharedKeys {
     Item item[KEY_STAGES];
     FoundTiles found; //$ if tiles_found_ahead
     Shares shares; //$ if most_shares > 0
-    int parts_of_items; // parts of each item, if its heads are divided //$ elif divides_heads == 1
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
     Barrier found_full, found_empty; //$ if tiles_found_ahead
     Barrier nan_full; //$ if clears_loaded
@@ -106,18 +105,18 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward);              //$ if most_shares > 0
-    if (warp_index() == 1 && elect_one()) shared.parts_of_items = parts_of_items(params.backward.forward); //$ elif divides_heads == 1
+    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward); //$ if most_shares > 0
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1); //$ if mask_tables == 0
     if constexpr (DV)
         grid_dependency_wait();
     else
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1); //$ if mask_tables > 0
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         //$ if clears_loaded
-        int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
         const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
         if (warp_index() == 0 && some_nan)
             produce_queries<DK, true>(params, shared, counter);
@@ -125,12 +124,12 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             produce_queries<DK, false>(params, shared, counter);
         //$ else
         if (warp_index() == 0)
-            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1)); //$ if not tiles_found_ahead
-            produce_queries<DK>(params, shared);                                                   //$ else
+            produce_queries<DK>(params, shared, counter); //$ if not tiles_found_ahead
+            produce_queries<DK>(params, shared);          //$ else
         //$ end
         //$ if tiles_found_ahead
         else if (warp_index() == 1)
-            find_tiles(params.backward.forward, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            find_tiles(params.backward.forward, shared, counter);
         //$ end
         else draw_queries(params.backward.forward, shared, warp_index() - 1); //$ if dropout == 1
         else if (warp_index() == 1) copy_bias(params.backward.forward, shared); //$ if bias_copied

@@ -1,4 +1,4 @@
-//$ needs clears_loaded dq_ordered consumers stages d_o_stages key_stages step_m block_n part_keys panels panels_v block_threads shared_keys most_shares divides_heads items_in_parts warps_of_item
+//$ needs clears_loaded dq_ordered consumers stages d_o_stages key_stages step_m block_n part_keys panels panels_v block_threads shared_keys most_shares items_in_parts warps_of_item
 
 // --- dK, dV and dQ: keys across, queries down. Each warpgroup has a role.
 
@@ -26,7 +26,6 @@ struct alignas(1024) SharedKeys {
     Step step[STAGES];
     Item item[ITEMS_KEPT];
     Shares shares; //$ if most_shares > 0
-    int parts_of_items; // parts of each item, if its heads are divided //$ elif divides_heads == 1
     int parts_before[CONSUMERS]; // parts of an item that other blocks had stored //$ if items_in_parts
     int panels_again[CONSUMERS][ITEMS_KEPT]; // 1 if a warp of the consumer has stored a sum that is not finite
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
@@ -90,8 +89,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward);              //$ if most_shares > 0
-    if (warp_index() == 1 && elect_one()) shared.parts_of_items = parts_of_items(params.backward.forward); //$ elif divides_heads == 1
+    if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward); //$ if most_shares > 0
+    const ItemCounter counter = counter_of_items(params.backward.forward, 0);
     grid_dependency_wait();
     launch_dependents();
     __syncthreads();
@@ -99,7 +98,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     if (warpgroup_index() == 0) {
         registers_release<24>();
         //$ if clears_loaded
-        int *const counter = item_counter(params.backward.forward, 0);
         const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
         if (warp_index() == 0 && some_nan)
             produce_queries<true, true>(params, shared, counter);
@@ -107,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
             produce_queries<true, false>(params, shared, counter);
         //$ else
         if (warp_index() == 0)
-            produce_queries<true>(params, shared, item_counter(params.backward.forward, 0));
+            produce_queries<true>(params, shared, counter);
         //$ end
         else if (warp_index() <= ORDER_WARPS) keep_order(params.backward.forward, shared, warp_index() - 1); //$ if dq_ordered
     } else if (warpgroup_index() == 1) {

@@ -1,10 +1,26 @@
-//$ needs block_m block_n step_m step_n part_keys
+//$ needs layout items_in_parts block_m block_n step_m step_n part_keys
 
 // Masks that are expressions: each lane of a warp tests a tile of its own.
 
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &, int) { return 0; }
 
+//$ if items_in_parts
+//$ if layout == dense
+// Returns about how many tiles of the first head see keys of a tile, of which the first is key0: 32 of them are tested. All lanes of a warp
+// call this together.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    const int tiles = (p.len_q + STEP_M - 1) / STEP_M, apart = (tiles + 31) / 32;
+    const int query = static_cast<int>(threadIdx.x) % 32 * apart * STEP_M;
+    const bool needed = query < p.len_q && some_pair_seen(p, where_is(p, 0), query, STEP_M, key0, BLOCK_N);
+    return apart * __popc(__ballot_sync(0xffffffffu, needed));
+}
+//$ else
+// Returns the number of tiles of a head that may see them.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int) { return (p.len_q + STEP_M - 1) / STEP_M; }
+//$ end
+
+//$ end
 // Tiles of STEP_M queries of `left` heads from `index` on, which share the keys from key0 on.
 struct QueryTiles {
     int index, left, query, key0;

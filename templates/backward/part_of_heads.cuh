@@ -24,10 +24,11 @@ __device__ __forceinline__ int number_of_tile(const attention_params &all, const
     //$ end
 }
 
-// Returns the part that belongs to a place in that order. own: the parameters of its sequence.
-__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, TileOfHead at, int parts) {
-    const int kv_index = at.head / parts, part = at.head - kv_index * parts, group = all.heads / all.kv_heads;
-    return {kv_index, at.tile * BLOCK_N,
+// Returns a part of an item. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, int kv_index, int tile, int part,
+                                              int parts) {
+    const int group = all.heads / all.kv_heads;
+    return {kv_index, tile * BLOCK_N,
             numbers_of(own), //$ if layout != dense
-            part, parts, number_of_tile(all, own, kv_index, at.tile) * parts, (group + parts - 1) / parts};
+            part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
 }

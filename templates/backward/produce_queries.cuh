@@ -162,7 +162,7 @@ __device__ __forceinline__ bool takes_late(const attention_params &p, int parts)
 template <bool READS_V, bool CLEARS_NAN> //$ if clears_loaded
 template <bool READS_V>                  //$ else
 __device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared) { //$ if tiles_found_ahead
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) { //$ else
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, const ItemCounter &counter) { //$ else
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
     Ring<1> ring_nan = {0}; //$ if clears_loaded
@@ -170,7 +170,7 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
     OpenShare open = {0, 0}; //$ if most_shares > 0
     //$ if mask == causal and key_stages > 1
     const bool late = takes_late(params.backward.forward, shared.shares.parts);   //$ if most_shares > 0
-    const bool late = takes_late(params.backward.forward, shared.parts_of_items); //$ elif divides_heads == 1
+    const bool late = takes_late(params.backward.forward, counter.parts);         //$ elif divides_heads == 1
     const bool late = takes_late(params.backward.forward, 1);                     //$ else
     //$ end
     //$ if batches_together
@@ -187,7 +187,6 @@ __device__ __forceinline__ void produce_queries(const attention_backward_tma_par
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
         //$ end
         const Item item = take_item(params.backward.forward, counter, shared.shares, open, items.count == 0); //$ if most_shares > 0
-        const Item item = take_item(params.backward.forward, counter, shared.parts_of_items, items.count == 0); //$ elif divides_heads == 1
         const Item item = take_item(params.backward.forward, counter, open, together, items.count == 0);       //$ elif batches_together
         const FoundTiles found = take_found(shared, ring_found);                                              //$ elif tiles_found_ahead
         const Item item = take_item(params.backward.forward, counter, items.count == 0);                       //$ else

@@ -8,6 +8,7 @@ constexpr int ITEM_START = 3;
 __device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
     return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
 }
+//$ if mask != custom_mask
 
 // Returns the steps of all items, with their starts.
 __device__ __forceinline__ long long steps_of_items(const attention_params &p) {
@@ -22,3 +23,4 @@ __device__ __forceinline__ long long steps_of_items(const attention_params &p) {
     //$ end
     return p.batch * p.kv_heads * steps;
 }
+//$ end

@@ -2,7 +2,7 @@
 //$ include "backward/order_of_tiles.cuh"
 
 // Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;; first = false) {
         const int n = next_number(counter, first);

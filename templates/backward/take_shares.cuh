@@ -9,13 +9,18 @@ struct OpenShare {
 };
 
 // Takes the next item, or part of an item; all lanes of the warp receive it.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;; first = false) {
         if (open.next == open.end) {
             const int n = next_number(counter, first);
             if (n < shares.whole) {
-                if (shares.parts > 1) return part_of_heads(all, all, part_in_order(all, n, shares.parts), shares.parts); //$ if divides_heads == 1
+                //$ if divides_heads == 1
+                if (const int parts = shares.parts; parts > 1) {
+                    const TileOfHead at = part_in_order(all, n, parts);
+                    return part_of_heads(all, all, at.head / parts, at.tile, at.head % parts, parts);
+                }
+                //$ end
                 const TileOfHead tile = tile_in_order(n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N};
             }

@@ -1592,13 +1592,18 @@ __device__ __forceinline__ int kv_index_of(const attention_params &all, const Ti
     return tile.head;
 }
 
+// What the blocks of a launch take items from.
+struct ItemCounter {
+    int *taken; // how many they have taken
+};
+
 // Returns the number of the next item, or share of items.
-__device__ __forceinline__ int next_number(int *counter, bool first) {
+__device__ __forceinline__ int next_number(const ItemCounter &counter, bool first) {
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
         return static_cast<int>(blockIdx.x);
     const int before = static_cast<int>(gridDim.x);
-    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter.taken, 1) : 0;
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
@@ -1619,11 +1624,12 @@ __device__ __forceinline__ int number_of_tile(const attention_params &all, const
     return kv_index * ((all.len_kv + BLOCK_N - 1) / BLOCK_N) + tile;
 }
 
-// Returns the part that belongs to a place in that order. own: the parameters of its sequence.
-__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, TileOfHead at, int parts) {
-    const int kv_index = at.head / parts, part = at.head - kv_index * parts, group = all.heads / all.kv_heads;
-    return {kv_index, at.tile * BLOCK_N,
-            part, parts, number_of_tile(all, own, kv_index, at.tile) * parts, (group + parts - 1) / parts};
+// Returns a part of an item. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, int kv_index, int tile, int part,
+                                              int parts) {
+    const int group = all.heads / all.kv_heads;
+    return {kv_index, tile * BLOCK_N,
+            part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
 }
 
 // backward/l2_cache.cuh
@@ -1740,13 +1746,16 @@ struct OpenShare {
 };
 
 // Takes the next item, or part of an item; all lanes of the warp receive it.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, const Shares &shares, OpenShare &open, bool first) {
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, const Shares &shares, OpenShare &open, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;; first = false) {
         if (open.next == open.end) {
             const int n = next_number(counter, first);
             if (n < shares.whole) {
-                if (shares.parts > 1) return part_of_heads(all, all, part_in_order(all, n, shares.parts), shares.parts);
+                if (const int parts = shares.parts; parts > 1) {
+                    const TileOfHead at = part_in_order(all, n, parts);
+                    return part_of_heads(all, all, at.head / parts, at.tile, at.head % parts, parts);
+                }
                 const TileOfHead tile = tile_in_order(n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N};
             }
@@ -1768,6 +1777,11 @@ __device__ __forceinline__ Item take_item(const attention_params &all, int *coun
                     0,
                     first_step - shares.start, steps};
     }
+}
+
+// Returns the counter of a launch.
+__device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
+    return {item_counter(p, launch)};
 }
 
 // Returns the walk over the queries that see any of an item's keys.
@@ -2086,7 +2100,7 @@ __device__ __forceinline__ bool takes_late(const attention_params &p, int parts)
 
 // One warp takes items, and loads their K, V and steps.
 template <bool READS_V, bool CLEARS_NAN>
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, const ItemCounter &counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
     Ring<1> ring_nan = {0};
@@ -2610,6 +2624,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
     if (warp_index() == 1 && elect_one()) shared.shares = shares_of(params.backward.forward);
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1);
     if constexpr (DV)
         grid_dependency_wait();
     else
@@ -2618,7 +2633,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     __syncthreads();
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
-        int *const counter = item_counter(params.backward.forward, DV ? 0 : 1);
         const bool some_nan = *nan_found(params.backward.forward) == NAN_FOUND;
         if (warp_index() == 0 && some_nan)
             produce_queries<DK, true>(params, shared, counter);

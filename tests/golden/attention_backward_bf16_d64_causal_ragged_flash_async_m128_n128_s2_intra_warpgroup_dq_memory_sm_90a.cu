@@ -1661,13 +1661,24 @@ struct alignas(16) Item {
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
 __device__ __forceinline__ int same_in_warp(int number) { return __shfl_sync(0xffffffffu, number, 0); }
 
+// Returns batch * kv_heads + kv_head of a tile.
+__device__ __forceinline__ int kv_index_of(const attention_params &all, const TileOfHead &tile) {
+    return tile.head;
+}
+
+// What the blocks of a launch take items from.
+struct ItemCounter {
+    int *taken; // how many they have taken
+    int parts;  // parts of each item
+};
+
 // Returns the number of the next item, or share of items.
-__device__ __forceinline__ int next_number(int *counter, bool first) {
+__device__ __forceinline__ int next_number(const ItemCounter &counter, bool first) {
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
         return static_cast<int>(blockIdx.x);
     const int before = static_cast<int>(gridDim.x);
-    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter.taken, 1) : 0;
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
@@ -1690,12 +1701,13 @@ __device__ __forceinline__ int number_of_tile(const attention_params &all, const
     return kv_head * (all.total_kv / BLOCK_N + all.batch) + own.first_kv / BLOCK_N + batch + tile;
 }
 
-// Returns the part that belongs to a place in that order. own: the parameters of its sequence.
-__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, TileOfHead at, int parts) {
-    const int kv_index = at.head / parts, part = at.head - kv_index * parts, group = all.heads / all.kv_heads;
-    return {kv_index, at.tile * BLOCK_N,
+// Returns a part of an item. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, int kv_index, int tile, int part,
+                                              int parts) {
+    const int group = all.heads / all.kv_heads;
+    return {kv_index, tile * BLOCK_N,
             numbers_of(own),
-            part, parts, number_of_tile(all, own, kv_index, at.tile) * parts, (group + parts - 1) / parts};
+            part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
 }
 
 // backward/l2_cache.cuh
@@ -1733,12 +1745,22 @@ constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps
 constexpr int LEAST_GAIN = 16; // parts must save one step in so many
 constexpr int FEW_ROUNDS = 4;  // at most so many parts for each block: the workspace in backward/parts.cuh has room for them
 
-// Returns about how many steps each block has if parts have so many heads. steps: of all items.
-__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, long long steps) {
+// Steps of all items, with their starts, and of a head for its longest tile of keys.
+struct ItemSteps {
+    long long all;
+    int longest_of_head;
+};
+
+__device__ __forceinline__ ItemSteps find_steps(const attention_params &p) {
+    return {steps_of_items(p), steps_of_head(p, 0)};
+}
+
+// Returns about how many steps each block has if parts have so many heads.
+__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, const ItemSteps &steps) {
     const int blocks = static_cast<int>(gridDim.x), group = p.heads / p.kv_heads, parts = (group + heads - 1) / heads;
     const long long items = static_cast<long long>(p.batch) * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
-    const int start = parts > 1 ? COST_OF_PART : ITEM_START, longest = start + heads * steps_of_head(p, 0);
-    const int even = static_cast<int>((steps + items * (parts * start - ITEM_START)) / blocks);
+    const int start = parts > 1 ? COST_OF_PART : ITEM_START, longest = start + heads * steps.longest_of_head;
+    const int even = static_cast<int>((steps.all + items * (parts * start - ITEM_START)) / blocks);
     const int needed = max(even + longest / 4, longest);
     // the more heads, the more often the cache misses: these factors were measured
     if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES)
@@ -1752,7 +1774,7 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
     const int most = min(group, max(parts_of_heads(p), FEW_ROUNDS * static_cast<int>(gridDim.x) / key_tile_count(p)));
     if (most <= 1)
         return 1;
-    const long long steps = steps_of_items(p);
+    const ItemSteps steps = find_steps(p);
     const int fewest = (group + most - 1) / most; // heads of a part
     int best = group, least = steps_of_blocks(p, group, steps);
 #pragma unroll 1
@@ -1773,21 +1795,28 @@ __device__ __forceinline__ bool is_long_enough(const attention_params &own, int 
 // backward/take_parts.cuh
 
 // Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. Tile 0 is the longest of a head.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, int parts, bool first) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N;
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, bool first) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, parts = counter.parts;
     for (;; first = false) {
         const int n = next_number(counter, first);
         if (n >= all.batch * all.kv_heads * parts * tiles)
             return {0, -1};
         const TileOfHead at = part_in_order(all, n, parts);
-        const attention_params own = sequence_of(all, at.head / (parts * all.kv_heads));
+        const int head = at.head / parts, part = at.head - head * parts, kv_index = kv_index_of(all, {head, at.tile});
+        const attention_params own = sequence_of(all, kv_index / all.kv_heads);
         if (at.tile * BLOCK_N >= own.len_kv)
             continue;
         if (parts > 1 && is_long_enough(own, parts))
-            return part_of_heads(all, own, at, parts);
-        if (at.head % parts == 0) // the whole item
-            return {at.head / parts, at.tile * BLOCK_N, numbers_of(own)};
+            return part_of_heads(all, own, kv_index, at.tile, part, parts);
+        if (part == 0) // the whole item
+            return {kv_index, at.tile * BLOCK_N, numbers_of(own)};
     }
+}
+
+// Returns the counter of a launch.
+// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers.
+__device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
+    return {item_counter(p, launch), parts_of_items(p)};
 }
 
 // Returns the walk over the queries that see any of an item's keys.
@@ -1917,7 +1946,6 @@ struct alignas(1024) SharedKeys {
     alignas(16) float lse2[STAGES][STEP_M], dot[STAGES][STEP_M]; // in the order of row_place()
     Step step[STAGES];
     Item item[KEY_STAGES];
-    int parts_of_items; // parts of each item, if its heads are divided
     DqPart dq_part[CONSUMERS]; // where dq[] belongs
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
     Barrier d_o_full[MOST_D_O_TILES], d_o_empty[MOST_D_O_TILES];
@@ -2030,17 +2058,17 @@ __device__ __forceinline__ bool takes_late(const attention_params &p, int parts)
 
 // One warp takes items, and loads their K, V and steps.
 template <bool READS_V>
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, const ItemCounter &counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
-    const bool late = takes_late(params.backward.forward, shared.parts_of_items);
+    const bool late = takes_late(params.backward.forward, counter.parts);
 #pragma unroll 1
     for (Ring<KEY_STAGES> items = {0};; items.count++) {
         const int stage = items.stage();
         const Ring<KEY_STAGES> before = items + -1;
         if (late && items.count > 0)
             barrier_wait(&shared.keys_empty[before.stage()], before.parity());
-        const Item item = take_item(params.backward.forward, counter, shared.parts_of_items, items.count == 0);
+        const Item item = take_item(params.backward.forward, counter, items.count == 0);
         barrier_wait(&shared.keys_empty[stage], items.parity() ^ 1);
         Barrier *const keys_full = &shared.keys_full[stage];
         Barrier *const keys_loaded = keys_full;
@@ -2561,7 +2589,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
-    if (warp_index() == 1 && elect_one()) shared.parts_of_items = parts_of_items(params.backward.forward);
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1);
     if constexpr (DV)
         grid_dependency_wait();
     else
@@ -2571,7 +2599,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            produce_queries<DK>(params, shared, counter);
         else if (warp_index() <= CONSUMERS)
             add_dq(params.backward.forward, shared, warp_index() - 1);
     } else {

@@ -48,7 +48,11 @@
      backward/items.cuh
      backward/order_of_tiles.cuh
      backward/own_sequence.cuh
-     backward/take_items.cuh
+     backward/take_parts.cuh
+     backward/part_of_heads.cuh
+     backward/parts_of_items.cuh
+     backward/l2_cache.cuh
+     backward/steps_of_items.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
      backward/load_statistics.cuh
@@ -63,10 +67,12 @@
      backward/drawers.cuh
      backward/help_with_items.cuh
      backward/consume_queries.cuh
+     backward/join_parts.cuh
+     backward/parts.cuh
+     target/sm_90_sums.cuh
      target/sm_90_store_transposed.cuh
      backward/dq_columns.cuh
      backward/part_of_dq.cuh
-     target/sm_90_sums.cuh
      backward/scores_ahead.cuh
 
    Knobs
@@ -91,7 +97,12 @@
      step_m              64                 block_m
      consumers           2                  2
      part_keys           64                 64
-     most_parts          1                  1
+     most_shares         0                  0
+     most_parts          1024               1024
+     warps_of_item       8                  4 * consumers
+     counters_of_item    8                  warps_of_item
+     part_vectors        16                 (head_dim + head_dim_v) / 8
+     part_bytes          65536              512 * warps_of_item * part_vectors
      rows_padded         64                 step_m
      row_numbers         2                  2
      panels              1                  (head_dim + 63) / 64
@@ -100,6 +111,7 @@
      dq_width            64                 head_dim
      dq_bytes            0                  0
      gradient_bytes      32768              2 * block_n * 2 * step_m + dq_bytes
+     heads_of_part       65536              65536
      nan_bytes           0                  0
      bytes_of_16_rows    4224               64 * (row_numbers + dq_width) + nan_bytes
      block_threads       384                128 * (consumers + 1)
@@ -121,7 +133,7 @@
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
-     attention_dk_dv_dq: grid min(batch * kv_heads * min(heads / kv_heads, 1) * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 135168 bytes, may start before the launch ahead of it has ended
+     attention_dk_dv_dq: grid min(batch * kv_heads * min(heads / kv_heads, 1024) * ((len_kv + 128 - 1) / 128), sm_count), block 384, shared 135168 bytes, may start before the launch ahead of it has ended
      attention_round_dq: grid batch * heads * ((len_q + 63) / 64), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
      tensor map of q: boxes of 64 rows x 64 columns
      tensor map of k: boxes of 64 rows x 64 columns
@@ -129,7 +141,7 @@
      tensor map of d_o: boxes of 64 rows x 64 columns
 
    Workspace
-     batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 4224 + 16 bytes
+     ((batch * heads * ((len_q + 64 - 1) / 64 * 64) / 16 * 4224 + 16 + 255) / 256 * 256 + 32 * max(0, kv_heads * (packed_keys / 128 + batch)) + 255) / 256 * 256 + 65536 * min(heads / kv_heads - 1, 1) * min(heads * (packed_keys / 128 + batch), max(4 * sm_count, min((heads / kv_heads - 1) / 65536, 1) * min(2 * packed_rows / max(packed_keys, 1), 1) * ((heads / kv_heads + 65536 - 1) / 65536) * kv_heads * (packed_keys / 128 + batch))) bytes
 */
 
 constexpr int HEAD_DIM = 64;
@@ -142,6 +154,13 @@ constexpr bool BFLOAT16 = true;
 constexpr int STEP_M = 64;
 constexpr int CONSUMERS = 2;
 constexpr int PART_KEYS = 64;
+constexpr int MOST_SHARES = 0;
+// 4 * consumers
+constexpr int WARPS_OF_ITEM = 8;
+// warps_of_item
+constexpr int COUNTERS_OF_ITEM = 8;
+// (head_dim + head_dim_v) / 8
+constexpr int PART_VECTORS = 16;
 // step_m
 constexpr int ROWS_PADDED = 64;
 constexpr int ROW_NUMBERS = 2;
@@ -153,6 +172,7 @@ constexpr int PANELS_V = 1;
 constexpr int DQ_COLUMNS = 64;
 // head_dim
 constexpr int DQ_WIDTH = 64;
+constexpr int HEADS_OF_PART = 65536;
 // 128 * (consumers + 1)
 constexpr int BLOCK_THREADS = 384;
 constexpr int PRODUCER_REGISTERS = 56;
@@ -430,6 +450,34 @@ __device__ __forceinline__ int *item_counter(const attention_params &p, int laun
     return reinterpret_cast<int *>(end_of_dq_sums(p)) + launch;
 }
 
+// Pieces of the workspace are aligned to 256 bytes.
+__device__ __forceinline__ void *next_piece(void *end) {
+    return reinterpret_cast<void *>((reinterpret_cast<unsigned long long>(end) + 255) / 256 * 256);
+}
+
+// For each warp of an item that is computed in parts, the number of parts that it has stored: (items, COUNTERS_OF_ITEM).
+__device__ __forceinline__ int *part_counters(const attention_params &p) {
+    return static_cast<int *>(next_piece(item_counter(p, 4)));
+}
+
+// Returns for how many tiles of keys, of all sequences and heads, there are counters.
+__device__ __forceinline__ int key_tile_count(const attention_params &p) {
+    const int keys = p.batch * p.len_kv;
+    return p.kv_heads * (keys / BLOCK_N + p.batch);
+}
+
+// Returns the number of parts into which the heads that share keys may be divided, however many items there are: 1 if most keys are seen by
+// all queries, and so most tiles are equally long. As in the workspace of backward/parts.cuh.
+__device__ __forceinline__ int parts_of_heads(const attention_params &p) {
+    const int rows = p.len_q, keys = p.len_kv;
+    return keys - rows > rows ? 1 : (p.heads / p.kv_heads + HEADS_OF_PART - 1) / HEADS_OF_PART;
+}
+
+// Returns the number of counters that may be in use.
+__device__ __forceinline__ int part_counter_count(const attention_params &p) {
+    return COUNTERS_OF_ITEM * max(2 * MOST_SHARES, p.heads > p.kv_heads ? key_tile_count(p) : 0);
+}
+
 // Returns the position of a query's numbers in these rows. 16 queries are ordered such that an ldmatrix, which gives each row of 16 bytes
 // to four lanes, gives a lane the numbers of its columns in the accumulator layout of wgmma.
 __device__ __forceinline__ int row_place(int query) { return query / 16 * 16 + query % 16 / 8 * 8 + query % 2 * 4 + query % 8 / 2; }
@@ -439,6 +487,8 @@ __device__ __forceinline__ uint4 eight_elements(const Input *from) {
     return *reinterpret_cast<const uint4 *>(from);
 }
 
+constexpr unsigned CLEARING_BLOCKS = 64; // clear the counters of parts, so that the others need no division
+
 // Eight lanes per row, 16 bytes at a time.
 extern "C" __global__ void __launch_bounds__(128)
     attention_row_statistics(const __grid_constant__ attention_backward_params all) {
@@ -446,6 +496,11 @@ extern "C" __global__ void __launch_bounds__(128)
     launch_dependents();
     if (blockIdx.x == 0 && threadIdx.x < 2)
         *item_counter(all.forward, threadIdx.x) = 0;
+    if (blockIdx.x < CLEARING_BLOCKS) {
+        const unsigned counters = part_counter_count(all.forward);
+        for (unsigned i = blockIdx.x * 128 + threadIdx.x; i < counters; i += min(gridDim.x, CLEARING_BLOCKS) * 128)
+            part_counters(all.forward)[i] = 0;
+    }
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
@@ -549,6 +604,11 @@ struct OtherTile {
 // The first query that may see a key from key0 on, rounded down to a tile.
 __device__ __forceinline__ int first_query(const attention_params &p, int key0) {
     return 0;
+}
+
+// Returns the number of tiles of a head that may see them.
+__device__ __forceinline__ int steps_of_head(const attention_params &p, int key0) {
+    return (p.len_q - first_query(p, key0) + STEP_M - 1) / STEP_M;
 }
 
 // Returns which parts of the keys from key0 on are seen by every query of a tile.
@@ -1303,6 +1363,9 @@ __device__ __forceinline__ const attention_backward_params &tensors_of_keys(cons
 // workspace, which the launch of row statistics sets to 0.
 struct alignas(16) Item {
     int kv_index, key0; // batch * kv_heads + kv_head; first key, negative if there is no further item
+    int part, parts; // number of this part; number of all parts, if there are several
+    int sums; // where the first part stores its sums
+    int heads; // if not 0, this part has all steps of so many heads, or of those that are left
 };
 
 // Tells the compiler that all lanes have the same number, so that what depends on it stays in uniform registers.
@@ -1313,34 +1376,140 @@ __device__ __forceinline__ int kv_index_of(const attention_params &all, const Ti
     return tile.head;
 }
 
+// What the blocks of a launch take items from.
+struct ItemCounter {
+    int *taken; // how many they have taken
+    int parts;  // parts of each item
+};
+
 // Returns the number of the next item, or share of items.
-__device__ __forceinline__ int next_number(int *counter, bool first) {
+__device__ __forceinline__ int next_number(const ItemCounter &counter, bool first) {
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
         return static_cast<int>(blockIdx.x);
     const int before = static_cast<int>(gridDim.x);
-    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter, 1) : 0;
+    const int taken = threadIdx.x % 32 == 0 ? atomicAdd(counter.taken, 1) : 0;
     return before + __shfl_sync(0xffffffffu, taken, 0);
 }
 
-// backward/take_items.cuh
+// backward/part_of_heads.cuh
 
-// Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
-__device__ __forceinline__ Item take_item(const attention_params &all, int *counter, bool first) {
-    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
+// A part of an item may have some of the heads that share its keys.
+
+// Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
+__device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
+    return tile_in_order(n, heads, tiles);
+}
+
+// Returns the number of a tile of keys among those of all K/V heads.
+__device__ __forceinline__ int number_of_tile(const attention_params &all, const attention_params &own, int kv_index, int tile) {
+    return kv_index * ((all.len_kv + BLOCK_N - 1) / BLOCK_N) + tile;
+}
+
+// Returns a part of an item. own: the parameters of its sequence.
+__device__ __forceinline__ Item part_of_heads(const attention_params &all, const attention_params &own, int kv_index, int tile, int part,
+                                              int parts) {
+    const int group = all.heads / all.kv_heads;
+    return {kv_index, tile * BLOCK_N,
+            part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
+}
+
+// backward/steps_of_items.cuh
+
+// What an item costs besides its steps, in steps: it loads K and V, and stores dK and dV.
+constexpr int ITEM_START = 3;
+
+// Returns the number of steps over the queries that see keys of a tile.
+__device__ __forceinline__ int steps_of_tile(const attention_params &p, int tile) {
+    return p.heads / p.kv_heads * steps_of_head(p, tile * BLOCK_N);
+}
+
+// Returns the steps of all items, with their starts.
+__device__ __forceinline__ long long steps_of_items(const attention_params &p) {
+    const int tiles = (p.len_kv + BLOCK_N - 1) / BLOCK_N;
+    long long steps = 0;
+    steps = tiles * static_cast<long long>(ITEM_START + steps_of_tile(p, 0));
+    return p.batch * p.kv_heads * steps;
+}
+
+// backward/parts_of_items.cuh
+
+// Items are divided where there are few of them for the blocks.
+
+constexpr int COST_OF_PART = 5; // what a part costs besides its steps, in steps
+constexpr int LEAST_GAIN = 16; // parts must save one step in so many
+constexpr int FEW_ROUNDS = 4;  // at most so many parts for each block: the workspace in backward/parts.cuh has room for them
+
+// Steps of all items, with their starts, and of a head for its longest tile of keys.
+struct ItemSteps {
+    long long all;
+    int longest_of_head;
+};
+
+__device__ __forceinline__ ItemSteps find_steps(const attention_params &p) {
+    return {steps_of_items(p), steps_of_head(p, 0)};
+}
+
+// Returns about how many steps each block has if parts have so many heads.
+__device__ __forceinline__ int steps_of_blocks(const attention_params &p, int heads, const ItemSteps &steps) {
+    const int blocks = static_cast<int>(gridDim.x), group = p.heads / p.kv_heads, parts = (group + heads - 1) / heads;
+    const long long items = static_cast<long long>(p.batch) * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
+    const int start = parts > 1 ? COST_OF_PART : ITEM_START, longest = start + heads * steps.longest_of_head;
+    const int even = static_cast<int>((steps.all + items * (parts * start - ITEM_START)) / blocks);
+    const int needed = static_cast<int>((items * parts + blocks - 1) / blocks) * longest;
+    return needed;
+}
+
+// Returns the number of parts of each item.
+__device__ __forceinline__ int parts_of_items(const attention_params &p) {
+    const int group = p.heads / p.kv_heads;
+    const int most = min(group, max(parts_of_heads(p), FEW_ROUNDS * static_cast<int>(gridDim.x) / key_tile_count(p)));
+    if (most <= 1)
+        return 1;
+    const ItemSteps steps = find_steps(p);
+    const int fewest = (group + most - 1) / most; // heads of a part
+    int best = group, least = steps_of_blocks(p, group, steps);
+#pragma unroll 1
+    for (int heads = group; heads > fewest;) {
+        heads = max((heads + 1) / 2, fewest);
+        const int needed = steps_of_blocks(p, heads, steps);
+        if (needed < least - least / LEAST_GAIN)
+            best = heads, least = needed;
+    }
+    return (group + best - 1) / best;
+}
+
+// backward/take_parts.cuh
+
+// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. Tile 0 is the longest of a head.
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, bool first) {
+    const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, parts = counter.parts;
     for (;; first = false) {
         const int n = next_number(counter, first);
-        if (n >= heads * tiles)
+        if (n >= all.batch * all.kv_heads * parts * tiles)
             return {0, -1};
-        const TileOfHead next = tile_in_order(n, heads, tiles);
-        const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
-        return {kv_index, key0};
+        const TileOfHead at = part_in_order(all, n, parts);
+        const int head = at.head / parts, part = at.head - head * parts, kv_index = kv_index_of(all, {head, at.tile});
+        if (parts > 1)
+            return part_of_heads(all, all, kv_index, at.tile, part, parts);
+        return {kv_index, at.tile * BLOCK_N};
     }
+}
+
+// Returns the counter of a launch.
+// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers.
+__device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
+    return {item_counter(p, launch), parts_of_items(p)};
 }
 
 // Returns the walk over the queries that see any of an item's keys.
 __device__ __forceinline__ QueryTiles queries_of(const attention_params &p, const Item &item) {
     const int group = p.heads / p.kv_heads;
+    if (item.heads > 0) {
+        const int first = item.part * item.heads;
+        return query_tiles(p, item.kv_index * group + first, min(item.heads, group - first), item.key0);
+    }
     QueryTiles walk = query_tiles(p, item.kv_index * group, group, item.key0);
     return walk;
 }
@@ -1690,7 +1859,7 @@ __device__ __forceinline__ void produce_steps(const attention_backward_tma_param
 
 // One warp takes items, and loads their K, V and steps.
 template <bool READS_V>
-__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, int *counter) {
+__device__ __forceinline__ void produce_queries(const attention_backward_tma_params &params, SharedKeys &shared, const ItemCounter &counter) {
     const bool elected = elect_one();
     Ring<STAGES> steps = {0};
 #pragma unroll 1
@@ -1788,6 +1957,96 @@ __device__ __forceinline__ void draw_queries(const attention_params &p, SharedKe
     help_with_items(shared, [&](const Item &item) { draw_steps(p, shared, item, steps, drawer); });
 }
 
+// target/sm_90_sums.cuh
+// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
+// under these names (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Adds four floats, each atomically by itself; `to` is aligned to 16 bytes.
+__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+                 : "memory");
+}
+// Adds to *to and returns the value before. Acquire and release, for all blocks: what this thread wrote or knew before is visible to those
+// that add afterwards, and what those that added before had written is visible to this thread.
+__device__ __forceinline__ int atomic_add_acq_rel(int *to, int value) {
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(to), "r"(value) : "memory");
+    return before;
+}
+
+#endif
+
+// backward/parts.cuh
+
+// Sums of items that several blocks computed in parts. Each warp stores its sums of a part, and the last one to do so adds the sums of
+// all parts, in their order: so dK and dV have equal bits from run to run.
+
+constexpr int VECTORS_OF_PART = PART_VECTORS; // of four sums, per thread
+
+// Returns where a warp keeps its sums of a part: (VECTORS_OF_PART, 32 lanes), in the piece behind the counters.
+__device__ __forceinline__ float4 *sums_of_part(const attention_params &p, const Item &item, int part, int warp) {
+    const int place = item.sums + part;
+    float4 *const first = static_cast<float4 *>(next_piece(part_counters(p) + part_counter_count(p)));
+    return first + (place * WARPS_OF_ITEM + warp) * (VECTORS_OF_PART * 32ll);
+}
+
+// Returns the counters of an item: (COUNTERS_OF_ITEM).
+__device__ __forceinline__ int *counters_of(const attention_params &p, const Item &item) {
+    const int index = item.sums / item.parts;
+    return part_counters(p) + index * COUNTERS_OF_ITEM;
+}
+
+// Adds the sums of all parts, AT_ONCE vectors at a time: the others' registers are not in use yet, so that many loads are in flight.
+template <int COUNT>
+__device__ __forceinline__ void add_parts(float (&sum)[COUNT], const attention_params &p, const Item &item, int parts, int warp, int place) {
+    constexpr int AT_ONCE = 16;
+#pragma unroll
+    for (int first = 0; first < COUNT / 4; first += AT_ONCE) {
+#pragma unroll
+        for (int i = 4 * first; i < min(4 * (first + AT_ONCE), COUNT); i++)
+            sum[i] = 0;
+#pragma unroll 1
+        for (int part = 0; part < parts; part++) {
+            const float4 *const from = sums_of_part(p, item, part, warp) + place;
+#pragma unroll
+            for (int i = first; i < min(first + AT_ONCE, COUNT / 4); i++) {
+                const float4 four = from[32 * i];
+                sum[4 * i] += four.x, sum[4 * i + 1] += four.y, sum[4 * i + 2] += four.z, sum[4 * i + 3] += four.w;
+            }
+        }
+    }
+}
+
+// backward/join_parts.cuh
+
+// True if the sums are those of the whole item: there is one part, or this warp is the last, and has added the others'.
+template <bool DK, bool DV, int SUMS, int SUMS_V>
+__device__ __forceinline__ bool join_parts(const attention_params &p, const Item &item, int warp, float (&dk)[SUMS], float (&dv)[SUMS_V]) {
+    const int parts = same_in_warp(item.parts), lane = opaque(static_cast<int>(threadIdx.x) % 32);
+    if (parts <= 1)
+        return true;
+    constexpr int DV_FIRST = HEAD_DIM / 8; // vector of a part
+    float4 *const own = sums_of_part(p, item, item.part, warp) + lane;
+#pragma unroll
+    for (int i = 0; DK && i < SUMS / 4; i++)
+        own[32 * i] = make_float4(dk[4 * i], dk[4 * i + 1], dk[4 * i + 2], dk[4 * i + 3]);
+#pragma unroll
+    for (int i = 0; DV && i < SUMS_V / 4; i++)
+        own[32 * (DV_FIRST + i)] = make_float4(dv[4 * i], dv[4 * i + 1], dv[4 * i + 2], dv[4 * i + 3]);
+    __syncwarp(); // before the arrival, which publishes the stores of all lanes
+    const int counter = warp;
+    const int before = lane == 0 ? atomic_add_acq_rel(counters_of(p, item) + counter, 1) : 0;
+    if (same_in_warp(before) < parts - 1)
+        return false;
+    __syncwarp(); // lane 0 has acquired the sums of the others
+    if constexpr (DK)
+        add_parts(dk, p, item, parts, warp, lane);
+    if constexpr (DV)
+        add_parts(dv, p, item, parts, warp, lane + 32 * DV_FIRST);
+    return true;
+}
+
 // target/sm_90_store_transposed.cuh
 // sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
 // this name (runtime/host/device/).
@@ -1822,19 +2081,6 @@ __device__ __forceinline__ void multiply_keys(float (&dq)[DQ_COLUMNS / 2], Descr
                 wgmma_ss<DQ_COLUMNS, true, TRANSPOSED, false, BFLOAT16>(dq, a + step * D_S_STEP, b + step * ROWS_OF_STEP);
     }
 }
-
-// target/sm_90_sums.cuh
-// sm_90: additions to global memory, for kernels of all targets from compute capability 9.0 on. The host device has its own bodies
-// under these names (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// Adds four floats, each atomically by itself; `to` is aligned to 16 bytes.
-__device__ __forceinline__ void add_to_memory(float *to, float a, float b, float c, float d) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
-                 : "memory");
-}
-
-#endif
 
 // backward/dq_columns.cuh
 // A consumer's part of dQ = dS K: all columns of every second step, so that the consumers take turns.
@@ -2073,8 +2319,9 @@ template <bool DK, bool DV> struct KeysConsumer {
             send_part_of_dq(dq, all, index, late_sums);
     }
 
-    // Stores dK and dV of the item to memory.
+    // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
     __device__ __forceinline__ void store() {
+        if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
         const int kv_index = same_in_warp(item().kv_index);
         const attention_backward_params &own = tensors_of_keys(params, kv_index);
         const attention_params &p = own.forward;
@@ -2198,6 +2445,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1);
     if constexpr (DV)
         grid_dependency_wait();
     else
@@ -2207,7 +2455,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
     if (warpgroup_index() == 0) {
         registers_release<PRODUCER_REGISTERS>();
         if (warp_index() == 0)
-            produce_queries<DK>(params, shared, item_counter(params.backward.forward, DV ? 0 : 1));
+            produce_queries<DK>(params, shared, counter);
         else draw_queries(params.backward.forward, shared, warp_index() - 1);
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
