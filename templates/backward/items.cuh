@@ -47,8 +47,12 @@ __device__ __forceinline__ int next_number(const ItemCounter &counter, bool firs
 
 //$ include "backward/take_batches.cuh" if batches_together else "backward/take_shares.cuh" if most_shares > 0 else "backward/take_parts.cuh" if divides_heads == 1 else "backward/take_items.cuh"
 
+//$ if divides_heads == 1 and most_shares == 0
+// Returns the counter of a launch. All threads compute the number of parts: where one thread did, the compiler had fewer registers for
+// consumers.
+//$ else
 // Returns the counter of a launch.
-// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers. //$ if divides_heads == 1 and most_shares == 0
+//$ end
 __device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
     return {item_counter(p, launch), parts_of_items(p)}; //$ if divides_heads == 1 and most_shares == 0
     return {item_counter(p, launch)};                    //$ else

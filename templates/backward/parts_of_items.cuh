@@ -80,8 +80,8 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
 }
 //$ if layout != dense
 
-// True if items of this sequence have so many steps that parts of them pay.
-__device__ __forceinline__ bool is_long_enough(const attention_params &own, int parts) {
-    return steps_of_tile(own, own.len_kv / BLOCK_N / 2) > 2 * parts * COST_OF_PART;
+// True if parts of this sequence's items pay: they have many steps, or not much fewer than the longest sequence, for which there are parts.
+__device__ __forceinline__ bool is_long_enough(const attention_params &all, const attention_params &own, int parts) {
+    return steps_of_tile(own, own.len_kv / BLOCK_N / 2) > min(2 * parts * COST_OF_PART, steps_of_tile(all, 0) / 4);
 }
 //$ end

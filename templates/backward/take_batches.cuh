@@ -11,7 +11,8 @@ struct OpenTile {
 
 // Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. `together`: all batches of a tile
 // follow each other.
-__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, OpenTile &open, bool together, bool first) {
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, OpenTile &open, bool together,
+                                          bool first) {
     const int parts = counter.parts;
     if (open.batch == open.batches) {
         const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = (together ? 1 : all.batch) * all.kv_heads * parts;

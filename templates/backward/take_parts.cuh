@@ -19,7 +19,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
         const attention_params own = sequence_of(all, kv_index / all.kv_heads);
         if (at.tile * BLOCK_N >= own.len_kv)
             continue;
-        if (parts > 1 && is_long_enough(own, parts))
+        if (parts > 1 && is_long_enough(all, own, parts))
             return part_of_heads(all, own, kv_index, at.tile, part, parts);
         if (part == 0) // the whole item
             return {kv_index, at.tile * BLOCK_N, numbers_of(own)};

@@ -1746,7 +1746,8 @@ struct OpenShare {
 };
 
 // Takes the next item, or part of an item; all lanes of the warp receive it.
-__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, const Shares &shares, OpenShare &open, bool first) {
+__device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, const Shares &shares, OpenShare &open,
+                                          bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads;
     for (;; first = false) {
         if (open.next == open.end) {

@@ -1787,9 +1787,9 @@ __device__ __forceinline__ int parts_of_items(const attention_params &p) {
     return (group + best - 1) / best;
 }
 
-// True if items of this sequence have so many steps that parts of them pay.
-__device__ __forceinline__ bool is_long_enough(const attention_params &own, int parts) {
-    return steps_of_tile(own, own.len_kv / BLOCK_N / 2) > 2 * parts * COST_OF_PART;
+// True if parts of this sequence's items pay: they have many steps, or not much fewer than the longest sequence, for which there are parts.
+__device__ __forceinline__ bool is_long_enough(const attention_params &all, const attention_params &own, int parts) {
+    return steps_of_tile(own, own.len_kv / BLOCK_N / 2) > min(2 * parts * COST_OF_PART, steps_of_tile(all, 0) / 4);
 }
 
 // backward/take_parts.cuh
@@ -1806,15 +1806,15 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
         const attention_params own = sequence_of(all, kv_index / all.kv_heads);
         if (at.tile * BLOCK_N >= own.len_kv)
             continue;
-        if (parts > 1 && is_long_enough(own, parts))
+        if (parts > 1 && is_long_enough(all, own, parts))
             return part_of_heads(all, own, kv_index, at.tile, part, parts);
         if (part == 0) // the whole item
             return {kv_index, at.tile * BLOCK_N, numbers_of(own)};
     }
 }
 
-// Returns the counter of a launch.
-// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers.
+// Returns the counter of a launch. All threads compute the number of parts: where one thread did, the compiler had fewer registers for
+// consumers.
 __device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
     return {item_counter(p, launch), parts_of_items(p)};
 }

@@ -1497,8 +1497,8 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
     }
 }
 
-// Returns the counter of a launch.
-// All threads compute the number of parts: where one thread did, the compiler had fewer registers for consumers.
+// Returns the counter of a launch. All threads compute the number of parts: where one thread did, the compiler had fewer registers for
+// consumers.
 __device__ __forceinline__ ItemCounter counter_of_items(const attention_params &p, int launch) {
     return {item_counter(p, launch), parts_of_items(p)};
 }
