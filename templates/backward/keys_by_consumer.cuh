@@ -111,7 +111,10 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         grid_dependency_wait();
     else
         grid_dependency_begun(); // after the launch of dV, from which dK needs nothing
-    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1); //$ if mask_tables > 0
+    //$ if mask_tables > 0
+    // only now: the number of parts depends on bounds of tensors, which an earlier launch finds
+    const ItemCounter counter = counter_of_items(params.backward.forward, DV ? 0 : 1);
+    //$ end
     launch_dependents();
     __syncthreads();
     if (warpgroup_index() == 0) {

@@ -48,7 +48,7 @@ __device__ __forceinline__ int steps_of_blocks(const attention_params &p, int he
     //$ elif mask == none
     const int needed = static_cast<int>((items * parts + blocks - 1) / blocks) * longest;
     //$ else
-    const int count = static_cast<int>(items) * parts, mean = even * blocks / count;
+    const int count = static_cast<int>(items) * parts, mean = static_cast<int>(static_cast<float>(even) * blocks / count);
     const int needed = max(max(even + (longest - mean) / 2, longest), (count + blocks - 1) / blocks * mean);
     //$ end
     //$ if mask == causal

@@ -2150,7 +2150,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ Ring<VALUE_STAGES> values() const { return {items.count}; }
     // The first key of this warp's rows.
     __device__ __forceinline__ int first_key() const { return item().key0 + 64 * index + warp_index() % 4 * 16; }
-    // The key of the first row that this thread holds. From its own number: first_key() takes a shuffle, which each step would wait for.
+    // The key of the first row that this thread holds, without the shuffle of first_key(), for which each step would wait.
     __device__ __forceinline__ int own_key() const {
         const int thread = static_cast<int>(threadIdx.x) % 128;
         return item().key0 + 64 * index + thread / 32 * 16 + thread % 32 / 4;
