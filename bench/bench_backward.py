@@ -224,7 +224,7 @@ def main():
     parser.add_argument("--commit", help="what is measured")
     chosen = parser.parse_args()
     if chosen.packed and chosen.dropout:
-        parser.error("--packed and --dropout: no kernel has both")
+        parser.error("--packed and --dropout are not measured together")
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(chosen.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False  # filling costs time and is not part of a gradient

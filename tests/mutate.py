@@ -236,6 +236,7 @@ MUTANTS = [
     ("templates/backward/set_elements.cuh", "WHOLE || (query + n < queries && 32 * i < keys)", "true", "test_backward_elements"),
     ("templates/backward/take_batches.cuh", "part_of_heads(all, all, kv_index, tile, part, parts)",
      "part_of_heads(all, all, kv_index, tile, 0, parts)", "test_backward_async"),
+    ("templates/backward/dq_columns.cuh", "CONSUMERS * DQ_COLUMNS == HEAD_DIM", "HEAD_DIM % DQ_COLUMNS == 0", "test_backward_async"),
     ("templates/backward/draw_queries.cuh", "(drawer + ring.count) % DRAWERS", "drawer + ring.count % 2", "test_backward_nonfinite"),
     ("templates/backward/draw_queries.cuh", "numbers.y, at + 2, at + 6", "numbers.y, at + 6, at + 2", "test_backward_nonfinite"),
     ("templates/backward/draw_queries.cuh", "32 * queries + lane % 4 * 2", "lane % 4 * 2", "test_backward_nonfinite"),

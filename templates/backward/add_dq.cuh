@@ -21,6 +21,9 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             //$ end
             //$ if block_m == 128
             tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);
+            //$ elif head_dim <= dq_columns
+            if (consumer == 0) // has all columns
+                tma_add(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4);
             //$ else
             tma_add(dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64), shared.dq[consumer],
                     min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4);

@@ -2105,7 +2105,7 @@ __device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2
     const int column = first_column(index);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)
-        if (HEAD_DIM % DQ_COLUMNS == 0 || column + 8 * i < HEAD_DIM)
+        if (CONSUMERS * DQ_COLUMNS == HEAD_DIM || column + 8 * i < HEAD_DIM)
             add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
 }
 
