@@ -2,7 +2,7 @@
 //$ include "backward/part_of_heads.cuh"
 //$ include "backward/parts_of_items.cuh"
 
-// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. Tile 0 is the longest of a head.
+// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it.
 __device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, parts = counter.parts;
     for (;; first = false) {

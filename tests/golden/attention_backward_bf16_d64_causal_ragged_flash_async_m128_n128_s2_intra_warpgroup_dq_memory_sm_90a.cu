@@ -1794,7 +1794,7 @@ __device__ __forceinline__ bool is_long_enough(const attention_params &all, cons
 
 // backward/take_parts.cuh
 
-// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it. Tile 0 is the longest of a head.
+// Takes the next item, or part of an item that has some of the heads; all lanes of the warp receive it.
 __device__ __forceinline__ Item take_item(const attention_params &all, const ItemCounter &counter, bool first) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, parts = counter.parts;
     for (;; first = false) {
