@@ -9,9 +9,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 import attile.torch  # noqa: E402
 
 STEPS, TOKENS, BACK, LAYERS = 200, 16, 3, 2
-RUNS = {  # (batch, length, heads, K/V heads, head dimension), dtype of attention, dtype of everything in the exact run
-    "cpu": ((2, 12, 2, 1, 16), torch.float32, torch.float64),
-    "cuda": ((8, 320, 8, 2, 64), torch.bfloat16, torch.float32),
+# (batch, length, heads, K/V heads, head dimension), learning rate, dtype of attention, dtype of everything in the exact run.
+# With eight times the rate, the large model's runs drift apart whatever computes them: by 0.6 with eager attention in bf16.
+RUNS = {
+    "cpu": ((2, 12, 2, 1, 16), 4e-3, torch.float32, torch.float64),
+    "cuda": ((8, 320, 8, 2, 64), 5e-4, torch.bfloat16, torch.float32),
 }
 
 
@@ -44,14 +46,14 @@ class Layer(torch.nn.Module):
         return x + self.mlp(self.norms[1](x))
 
 
-def train(device, size, attention, dtype, exact):
+def train(device, size, rate, attention, dtype, exact):
     """Returns the losses of all steps. Each token is the one of BACK positions before; the first ones are random."""
     batch, length, heads, kv_heads, dim = size
     torch.manual_seed(1)
     tokens, places = torch.nn.Embedding(TOKENS, heads * dim), torch.nn.Embedding(length, heads * dim)
     layers = torch.nn.ModuleList([Layer(heads, kv_heads, dim) for _ in range(LAYERS)])
     model = torch.nn.ModuleList([tokens, places, layers, torch.nn.Linear(heads * dim, TOKENS)]).to(device, exact)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     losses = []
     for _ in range(STEPS):
         words = torch.randint(TOKENS, (batch, BACK)).repeat(1, length // BACK + 1)[:, :length].to(device)
@@ -68,9 +70,9 @@ def train(device, size, attention, dtype, exact):
 
 
 def test_the_loss_follows_that_of_eager_attention(device):
-    size, dtype, exact = RUNS[device]
-    right = train(device, size, eager, exact, exact)
-    honest, found = (train(device, size, attention, dtype, torch.float32) for attention in (eager, ours))
+    size, rate, dtype, exact = RUNS[device]
+    right = train(device, size, rate, eager, exact, exact)
+    honest, found = (train(device, size, rate, attention, dtype, torch.float32) for attention in (eager, ours))
     assert right[-20:].mean() < right[:20].mean() / 2  # it learns
     noise, off = ((losses - right).square().mean().sqrt().item() for losses in (honest, found))
     print(f"root mean square difference from the exact run: eager in {dtype} {noise:.2e}, attile {off:.2e}")
