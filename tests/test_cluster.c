@@ -50,6 +50,38 @@ static const char exchange[] =
           "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"
           "}\n";
 
+/* The same, but each block loads its share only into itself, and copies it to the others. */
+static const char copies[] =
+    WORDS "Barrier *own = full + 2;\n"
+          "if (t == 0) {\n"
+          "    barrier_init(full, 1); barrier_init(empty, BLOCKS); barrier_init(own, 1); barrier_init_fence();\n"
+          "}\n"
+          "cluster_arrive(); cluster_wait(); // all barriers are made\n"
+          "float sum = 0;\n"
+          "for (int round = 0; round < ROUNDS; round++)\n"
+          "    if (t == 0) {\n"
+          "        barrier_wait(empty, round & 1 ^ 1);\n"
+          "        barrier_expect(full, (BLOCKS - 1) * 2048);\n"
+          "        barrier_expect(own, 2048);\n"
+          "        tma_load(shared + rank * 2048, &p.in, own, 0, rank * 16, round, 0);\n"
+          "        barrier_wait(own, round & 1);\n"
+          "        for (int peer = 0; peer < BLOCKS; peer++)\n"
+          "            if (peer != rank)\n"
+          "                copy_to_block(shared + rank * 2048, shared + rank * 2048, 2048, full, peer);\n"
+          "    } else if (t >= 32) {\n"
+          "        barrier_wait(full, round & 1);\n"
+          "        barrier_wait(own, round & 1);\n"
+          "        for (int i = t - 32; i < BLOCKS * 1024; i += 32)\n"
+          "            sum += ((unsigned short *)shared)[i];\n"
+          "        __syncwarp();\n"
+          "        if (t == 32)\n"
+          "            for (int peer = 0; peer < BLOCKS; peer++)\n"
+          "                barrier_arrive_at(empty, peer);\n"
+          "    }\n"
+          "p.y[blockIdx.x * 64 + t] = sum;\n"
+          "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"
+          "}\n";
+
 /* Runs the source on clusters of `blocks` blocks. *right is true if every block has the sum of the whole tensor. */
 static enum att_status run(const char *source, int blocks, enum att_host_mode mode, int seed, bool *right,
                            struct device *device) {
@@ -90,6 +122,19 @@ Test(cluster, blocks_load_for_each_other) {
             bool right;
             enum att_status status =
                 run(exchange, blocks, seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, seed, &right, &device);
+            cr_expect(status == ATT_OK && right, "%d blocks, seed %d: %s", blocks, seed,
+                      text_string(&device.failure.text));
+            device_close(&device);
+        }
+}
+
+Test(cluster, blocks_copy_to_each_other) {
+    for (int blocks = 2; blocks <= PLAN_CLUSTER; blocks *= 2)
+        for (int seed = 0; seed < SEEDS; seed++) {
+            struct device device;
+            bool right;
+            enum att_status status =
+                run(copies, blocks, seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, seed, &right, &device);
             cr_expect(status == ATT_OK && right, "%d blocks, seed %d: %s", blocks, seed,
                       text_string(&device.failure.text));
             device_close(&device);
@@ -148,12 +193,32 @@ static const struct mutation {
     {"load into no block", "(1 << BLOCKS) - 1", 0, "7", {"ranks 0x7 of a cluster of 2 blocks"}},
 };
 
-Test(cluster, whatever_holds_blocks_together_is_seen_when_it_is_missing) {
-    for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i++) {
-        const struct mutation *mutation = &mutations[i];
+static const struct mutation mutations_of_copies[] = {
+    {"a block ends while others copy to it",
+     "float sum = 0;",
+     0,
+     "float sum = 0; if (rank) return;",
+     {"of the cluster has ended"}},
+    {"a copy before its source has arrived", "barrier_wait(own, round & 1);", 0, "", {0}},
+    {"no wait for an empty stage", "barrier_wait(empty, round & 1 ^ 1);", 0, "", {0}},
+    {"bytes that nobody expects", "(BLOCKS - 1) * 2048", 0, "0", {0}},
+    {"a copy to the own block", "full, peer)", 0, "full, rank)", {0}},
+    {"a copy to no block", "full, peer)", 0, "full, peer + 1)", {"copy_to_block rank 2 of a cluster of 2 blocks"}},
+    {"bytes that are no whole pieces", "2048, full", 0, "2040, full", {"copy_to_block: 2040 bytes", "multiples of 16"}},
+    {"a copy from beyond the memory",
+     "rank * 2048, 2048",
+     0,
+     "17392, 2048",
+     {"copy_to_block: 2048 bytes from byte 17392"}},
+    {"a copy of nothing", "2048, full", 0, "0, full", {"copy_to_block: 0 bytes"}},
+};
+
+static void check_mutations(const char *intact, const struct mutation *all, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct mutation *mutation = &all[i];
         char source[4096];
         bool noticed = false, said[3] = {0};
-        replace(exchange, mutation->removed, mutation->which, mutation->instead, source, sizeof source);
+        replace(intact, mutation->removed, mutation->which, mutation->instead, source, sizeof source);
         for (int seed = 0; seed < SEEDS; seed++) {
             struct device device;
             bool right;
@@ -169,7 +234,12 @@ Test(cluster, whatever_holds_blocks_together_is_seen_when_it_is_missing) {
     }
 }
 
-/* Only barriers and loads reach into another block: a pointer does not. */
+Test(cluster, whatever_holds_blocks_together_is_seen_when_it_is_missing) {
+    check_mutations(exchange, mutations, sizeof mutations / sizeof *mutations);
+    check_mutations(copies, mutations_of_copies, sizeof mutations_of_copies / sizeof *mutations_of_copies);
+}
+
+/* Only barriers, loads and copies reach into another block: a pointer does not. */
 Test(cluster, pointers_do_not_reach_into_another_block) {
     static const char source[] = WORDS "if (t == 0) ((unsigned char **)p.y)[blockIdx.x] = shared;\n"
                                        "cluster_arrive(); cluster_wait();\n"

@@ -353,6 +353,7 @@ static const struct attile_host host = {
     .registers = units_registers,
     .box = units_box,
     .floats = units_floats,
+    .send = units_send,
     .boxes = units_boxes,
     .product = units_product,
     .products = units_products,

@@ -42,17 +42,25 @@ static void *courier_of(struct block *block, unsigned warp) {
 
 static void *be_courier(struct block *block, unsigned warp) { return be(courier_of(block, warp)); }
 
-void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
+/* The courier releases what it knows; `to_threads`: to threads as well as couriers. */
+static void release_courier(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase,
+                            bool to_threads) {
     if (!fiber->block->couriers)
         return;
     void *self = be_courier(fiber->block, fiber->index / ATTILE_WARP);
     race_release(object(owner, COURIERS, slot, phase));
+    if (to_threads)
+        race_release(object(owner, THREADS, slot, phase));
     race_switch(self);
 }
 
 void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
     race_release(object(owner, THREADS, slot, phase));
-    order_release_units(fiber, owner, slot, phase);
+    release_courier(fiber, owner, slot, phase, false);
+}
+
+void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {
+    release_courier(fiber, owner, slot, phase, true);
 }
 
 void order_acquire(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase) {

@@ -41,7 +41,7 @@ enum {
 /* All accesses of the fiber and its warp's courier up to here happen before those that follow an order_acquire of the
    slot. `owner` is the block that owns the slot: the fiber's own or another of its cluster. */
 void order_release(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
-/* The same for the accesses of only the courier. */
+/* The same for the accesses of only the courier: what units have finished. */
 void order_release_units(struct fiber *fiber, const struct block *owner, unsigned slot, unsigned phase);
 /* The accesses that were released in this slot and phase happen before all later accesses of the fiber and its
    courier. */

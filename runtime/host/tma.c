@@ -1,6 +1,6 @@
 /* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, copies of
-   floats to shared memory (cp.async.bulk), and additions of floats in shared memory to those in global memory
-   (cp.reduce.async.bulk). See units.h. All checks are made when a copy is issued, so that copying cannot fail. */
+   floats to shared memory (cp.async.bulk), from global memory or from the shared memory of another block, and additions
+   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -60,12 +60,12 @@ static void copy_row(const struct copy *copy, unsigned char *shared, int row) {
     }
 }
 
-/* Reports and counts the access to global memory; additions count themselves. */
-static void access_global(struct block *block, const struct copy *copy) {
+/* Reports and counts the access to what is not in the shared memory of a target; additions count themselves. */
+static void access_source(struct block *block, const struct copy *copy) {
     if (copy->floats && copy->load)
         order_access(block, copy->floats, copy->bytes, false, copy->pc);
     if (copy->floats && copy->load && block->launch->mode == ATT_HOST_CHECK)
-        block->shown->count[ATTILE_GLOBAL_READ] += copy->bytes;
+        block->shown->count[copy->sent ? ATTILE_SHARED_READ : ATTILE_GLOBAL_READ] += copy->bytes;
     if (copy->floats)
         return;
     for (int row = 0; row < box_rows(&copy->map); row++) {
@@ -76,7 +76,7 @@ static void access_global(struct block *block, const struct copy *copy) {
     }
 }
 
-/* Copies between global memory and the shared memory of one block. */
+/* Copies between the source and the shared memory of one block. */
 static void copy_data(struct block *block, const struct copy *copy) {
     order_access(block, block->shared + copy->shared, copy_bytes(copy), copy->load, copy->pc);
     race_ignore_begin();
@@ -94,8 +94,8 @@ static void deliver(struct block *asking, struct transaction *barrier, const str
     struct block *block = barrier->block;
     if (block != asking && block_ended(block)) {
         struct fault fault = {.block = asking->shown->index, .thread = copy->fiber->index, .pc = copy->pc};
-        text_print(&fault.text, "tma_load_multicast into block %u of the cluster, which has ended",
-                   block->shown->index);
+        text_print(&fault.text, "%s block %u of the cluster, which has ended",
+                   copy->sent ? "copy_to_block, to" : "tma_load_multicast into", block->shown->index);
         launch_fault(block->launch, &fault);
         return;
     }
@@ -129,7 +129,7 @@ static void add_floats(struct block *block, const struct copy *copy) {
 static void perform(struct block *block, const struct copy *copy) {
     void **identity = &block->units->copier[copy->copier][block->runs % RACE_SETS];
     void *self = order_be_unit(block, identity, "TMA", ORDER_COPIES + copy->copier);
-    access_global(block, copy);
+    access_source(block, copy);
     if (copy->load) {
         for (int rank = 0; rank < ATTILE_CLUSTER; rank++)
             if (copy->barrier[rank])
@@ -278,6 +278,40 @@ void units_floats(struct attile_block *shown, unsigned index, const struct attil
         units->thread[index].stores++;
         units->thread[index].storing++;
     }
+    issue(block, &copy);
+}
+
+static bool in_shared_memory(const struct block *block, const void *from, size_t size) {
+    const size_t place = (size_t)((const unsigned char *)from - block->shared), all = block->shown->shared_size;
+    return place % CHUNK == 0 && place <= all && size <= all - place;
+}
+
+void units_send(struct attile_block *shown, unsigned index, const struct attile_sent *sent, int line) {
+    struct fiber *fiber = fiber_of(shown, index);
+    struct block *block = fiber->block;
+    struct units *units = block->units;
+    order_use_couriers(block);
+    const unsigned blocks = block->cluster->blocks;
+    const size_t size = (size_t)sent->bytes;
+    if (sent->rank < 0 || (unsigned)sent->rank >= blocks)
+        fiber_refuse(fiber, line, NULL, "copy_to_block rank %d of a cluster of %u blocks", sent->rank, blocks);
+    if (sent->bytes <= 0 || size % CHUNK || !in_shared_memory(block, sent->from, size) ||
+        !in_shared_memory(block, sent->to, size))
+        fiber_refuse(fiber, line, NULL,
+                     "copy_to_block: %d bytes from byte %td to byte %td of %llu bytes of shared memory, expected them "
+                     "within, all at multiples of %d",
+                     sent->bytes, (const unsigned char *)sent->from - block->shared,
+                     (unsigned char *)sent->to - block->shared, shown->shared_size, CHUNK);
+    check_room(fiber, "copy_to_block", line);
+    struct copy copy = {.floats = (float *)(uintptr_t)sent->from,
+                        .sent = true,
+                        .bytes = size,
+                        .shared = (size_t)((unsigned char *)sent->to - block->shared),
+                        .load = true,
+                        .fiber = fiber,
+                        .copier = units->copies_asked++ % ORDER_COPIERS,
+                        .pc = __builtin_return_address(0)};
+    find_targets(fiber, sent->barrier, 1u << sent->rank, &copy, line);
     issue(block, &copy);
 }
 

@@ -41,7 +41,8 @@ struct transaction {
 struct copy {
     struct host_map map; /* for a box, with its place */
     int place[4];
-    float *floats; /* in global memory, which are loaded or to which floats are added; null = a box is copied */
+    float *floats; /* which are loaded or to which floats are added, in global memory; null = a box is copied */
+    bool sent;     /* the floats are in shared memory of the requester's block */
     size_t bytes;  /* of the floats */
     size_t shared; /* offset */
     bool load;
@@ -131,6 +132,7 @@ unsigned transaction_slot(const struct transaction *transaction);
 /* tma.c */
 void units_box(struct attile_block *shown, unsigned index, const struct attile_box *box, int line);
 void units_floats(struct attile_block *shown, unsigned index, const struct attile_floats *floats, int line);
+void units_send(struct attile_block *shown, unsigned index, const struct attile_sent *sent, int line);
 void units_boxes(struct attile_block *shown, unsigned index, int operation, int line);
 void copy_run(struct block *block, unsigned which); /* of units->copy */
 

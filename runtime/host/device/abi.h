@@ -6,7 +6,7 @@
 #define ATTILE_HOST_ABI_H
 
 enum {
-    ATTILE_HOST_ABI = 12, /* raise it when anything here changes */
+    ATTILE_HOST_ABI = 13, /* raise it when anything here changes */
     ATTILE_THREADS = 1024,
     ATTILE_STACK = 256 * 1024, /* bytes, a power of two */
     ATTILE_REGION = ATTILE_THREADS * ATTILE_STACK,
@@ -74,6 +74,13 @@ struct attile_floats {
     void *barrier; /* counts the bytes of a load; null = an addition */
 };
 
+/* Shared memory that is copied to that of another block of the cluster. */
+struct attile_sent {
+    void *to, *barrier; /* in that block; the offsets of these in this one */
+    const void *from;
+    int bytes, rank;
+};
+
 /* wgmma: sum (64, columns) = a (64, 16) b, plus sum if `keep`: the operands of one thread of the warpgroup. */
 struct attile_product {
     float *sum;        /* this thread's columns / 2 */
@@ -128,6 +135,7 @@ struct attile_host {
     void (*registers)(struct attile_block *block, unsigned index, int count, int acquire, int line);
     void (*box)(struct attile_block *block, unsigned index, const struct attile_box *box, int line);
     void (*floats)(struct attile_block *block, unsigned index, const struct attile_floats *floats, int line);
+    void (*send)(struct attile_block *block, unsigned index, const struct attile_sent *sent, int line);
     void (*boxes)(struct attile_block *block, unsigned index, int operation, int line);
     void (*product)(struct attile_block *block, unsigned index, const struct attile_product *product, int line);
     void (*products)(struct attile_block *block, unsigned index, int operation, int pending, int line);

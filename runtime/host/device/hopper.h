@@ -92,6 +92,13 @@ ATTILE_INLINE void tma_add(float *to, const void *shared, int bytes, ATTILE_LINE
     attile_floats floats = {to, (void *)shared, bytes, nullptr};
     attile_move_floats(&floats, line);
 }
+static ATTILE_UNWATCHED void attile_send(const attile_sent *sent, int line) {
+    attile_self()->host->send(attile_self(), attile_self_index(), sent, line);
+}
+ATTILE_INLINE void copy_to_block(void *to, const void *from, int bytes, void *barrier, int rank, ATTILE_LINE) {
+    attile_sent sent = {to, barrier, from, bytes, rank};
+    attile_send(&sent, line);
+}
 ATTILE_INLINE void tma_store_commit(ATTILE_LINE) { attile_boxes(ATTILE_COMMIT, line); }
 ATTILE_INLINE void tma_store_wait_read(ATTILE_LINE) { attile_boxes(ATTILE_FINISH, line); }
 /* A store reads shared memory and writes global memory at once. */
