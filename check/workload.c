@@ -420,10 +420,12 @@ int workload_weights(const struct knobs *knobs) {
     return !unit ? dtype_fp32 : knobs_quantised(knobs) ? dtype_fp16 : knobs->dtype;
 }
 
-/* True if the backward kernel keeps P only in 16 bits (by_role of templates/attention_backward_async.cuh). */
+/* True if the backward kernel keeps P only in 16 bits (by_role and by_cluster of
+   templates/attention_backward_async.cu). */
 static bool keeps_rounded_weights(const struct knobs *knobs) {
+    const bool by_role = knobs->block_n < 128, by_cluster = knobs->head_dim == 256 && knobs->dq_in == dq_in_dq_memory;
     return knobs->family == family_attention_backward && knobs->algorithm == algorithm_flash_async &&
-           knobs->block_n < 128;
+           (by_role || by_cluster);
 }
 
 /* True if it adds dS in 16 bits to the gradients of what the score reads (templates/backward/add_d_params.cuh). */

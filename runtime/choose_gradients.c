@@ -56,11 +56,23 @@ static bool suits_three_launches(const struct knobs *found, const struct work *w
     return idle && ((work->group == 1 && work->items_per_sm < 1) || item_steps < 24); /* too short to be divided */
 }
 
+/* Rows of 256 columns in clusters of two blocks. Clusters take whole items, so some have nothing to do at the end. */
+static bool is_in_clusters(const struct knobs *found) {
+    return found->head_dim == 256 && found->dq_in == dq_in_dq_memory;
+}
+
+static bool leaves_clusters_idle(const struct knobs *found, const struct work *work) {
+    const double items_per_cluster = 2 * work->items_per_sm;
+    if (found->mask == mask_causal) /* items differ in length, and three launches divide those of shared heads */
+        return items_per_cluster < (work->group > 1 ? 1.5 : 1.2);
+    return 3 * items_per_cluster <= 2 * ceil(items_per_cluster); /* a third of the clusters, on average */
+}
+
 /* A launch of its own for dQ multiplies S and dP again. But its blocks run beside those that compute dK and dV, and add
    nothing in memory. */
 static bool adds_dq(const struct knobs *found) {
-    return found->dq_in == dq_in_dq_memory && !is_one_launch(found) && found->mask != mask_custom_mask &&
-           found->score != score_custom_score && found->dropout == 0;
+    return found->dq_in == dq_in_dq_memory && !is_one_launch(found) && !is_in_clusters(found) &&
+           found->mask != mask_custom_mask && found->score != score_custom_score && found->dropout == 0;
 }
 
 /* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
@@ -96,6 +108,7 @@ static const struct alternative {
     const char *why;
 } alternatives[] = {
     {is_one_launch, suits_three_launches, KNOB_block_n, 128, "few steps, or SMs that one launch would leave idle"},
+    {is_in_clusters, leaves_clusters_idle, KNOB_dq_in, dq_in_dq_registers, "clusters that would be idle"},
     {adds_dq, suits_dq_launch, KNOB_dq_in, dq_in_dq_registers, "few tiles of keys"},
     {has_long_steps, suits_short_steps, KNOB_block_m, 64, "few queries for each tile of keys"},
 };

@@ -1,5 +1,5 @@
 //$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads pair_elements wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
-//$ needs mask_tables plain apart dq_added dq_ordered by_role
+//$ needs mask_tables plain apart dq_added dq_ordered by_role by_cluster
 
 //$ note The problems it computes.
 //$ require target == sm_90a
@@ -23,8 +23,8 @@
 //$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = not by_role and block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
-//$ let products_within_step = plain and not by_role and not dq_in_turn
-//$ default overlap = intra_warpgroup if dq_in_turn or by_role or products_within_step else both
+//$ let products_within_step = plain and not by_role and not by_cluster and not dq_in_turn
+//$ default overlap = intra_warpgroup if dq_in_turn or by_role or by_cluster or products_within_step else both
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
@@ -48,7 +48,7 @@
 //$ tune overlap in [intra_warpgroup, both]
 //$ require block_n == 128 or by_role
 //$ require stages == 2
-//$ require overlap == intra_warpgroup or (overlap == both and not by_role and not products_within_step)
+//$ require overlap == intra_warpgroup or (overlap == both and not by_role and not by_cluster and not products_within_step)
 
 //$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
 //$ note allow, the addend of the score is computed while S is multiplied.
@@ -90,12 +90,12 @@
 //$ let own_v_steps = v_steps if room and short_rows else 0
 //$ end
 //$ let keys_in_registers = own_k_steps + own_k_steps_of_dv + own_v_steps > 0
-//$ let consumers = 3 if by_role else 2
-//$ note Tiles are classified for the keys of each consumer, since a consumer tests only pairs of its own keys.
+//$ let consumers = 3 if by_role or by_cluster else 2
+//$ note Tiles are classified for the keys of each consumer, or of each block of a cluster, since it tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
-//$ let most_shares = 256 if dq_added and not dq_ordered and layout == dense and plain else 0
-//$ let divides_heads = 1 if (mask == causal or most_shares == 0) and not (by_role and dq_ordered) else 0
+//$ let most_shares = 256 if dq_added and not dq_ordered and layout == dense and plain and not by_cluster else 0
+//$ let divides_heads = 1 if (mask == causal or most_shares == 0) and not (by_role and dq_ordered) and not by_cluster else 0
 //$ let most_parts = 1024 if divides_heads == 1 else 1
 //$ let items_in_parts = most_shares > 0 or divides_heads == 1
 //$ note Sums of an item in parts: of each warp, vectors of four for each lane.
@@ -113,11 +113,20 @@
 //$ let vector_sums = true
 //$ let panels = (head_dim + 63) / 64
 //$ let panels_v = (head_dim_v + 63) / 64
+//$ note Each block of a cluster has half of the keys, and K of the others for its half of dQ. It adds to dK and dV half of their columns at a time,
+//$ note for wider products would take more registers than a warpgroup starts with.
+//$ let block_keys = block_n / 2 if by_cluster else block_n
+//$ let sum_columns = head_dim / 2 if by_cluster else head_dim
+//$ let sum_columns_v = head_dim_v / 2 if by_cluster else head_dim_v
 //$ if dq_added
-//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or by_role else 32 * panels
+//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or by_role or by_cluster else 32 * panels
 //$ let dq_width = head_dim
 //$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
+//$ if by_cluster
+//$ let gradient_bytes = 2 * block_keys * 2 * step_m + block_keys * head_dim
+//$ else
 //$ let gradient_bytes = 3 * step_m * 128 * ((block_n + 63) / 64) + 512 * warps_of_item if by_role else 2 * block_n * 2 * step_m + dq_bytes
+//$ end
 //$ else
 //$ let dq_columns = 0
 //$ let dq_width = 0
@@ -144,7 +153,7 @@
 //$ let d_weight_keys = block_n / 2 if by_role else step_n
 
 //$ note Shared memory.
-//$ let key_bytes = block_n * 128 * (panels + panels_v)
+//$ let key_bytes = block_keys * 128 * (panels + panels_v)
 //$ let found_bytes = 96 if tiles_found_ahead else 0
 //$ let bias_bytes = step_m * (block_n + 8) * 2 if bias_copied else 0
 //$ let kept_bytes = step_m * block_n / 8 if dropout == 1 else 0
@@ -172,4 +181,4 @@
 //$ note Where only K of the next item fits besides, V is loaded as soon as the last product with V of this one has ended.
 //$ let values_apart = products_within_step and value_stages == 1 and key_bytes + block_n * 128 * panels + streamed_bytes <= target_shared_bytes
 //$ let key_stages = 2 if values_apart else value_stages
-//$ let shared_keys = (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+//$ let shared_keys = (block_keys * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024

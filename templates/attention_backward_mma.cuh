@@ -12,6 +12,7 @@
 //$ note need much shared memory.
 //$ let dq_added = deterministic == 0 and wants_dq == 1 and wants_dk == 1 and wants_dv == 1 and wants_d_params == 0 and score != custom_score and head_dim % 32 == 0 and head_dim_v % 32 == 0 and (widest <= 128 or (head_dim % 64 == 0 and head_dim_v % 64 == 0)) and target_shared_bytes >= 160000
 //$ let dq_ordered = false
+//$ let by_cluster = false
 //$ let queries_descend = false
 //$ let row_numbers = 2
 //$ let apart = widest > 128 or wants_dk == 0 or wants_dv == 0

@@ -325,6 +325,33 @@ Test(backward_async, few_columns_have_the_same_gradients) {
     }
 }
 
+/* Two blocks of a cluster share an item. Six multiprocessors hold three clusters, one to three hold one. */
+Test(backward_async, clusters_have_the_same_gradients) {
+    static const struct {
+        const char *problem;
+        struct shape shape;
+    } cases[] = {
+        {"dtype=bf16 mask=none", {.batch = 1, .heads = 1, .kv_heads = 1, .len_q = 1, .len_kv = 1}},
+        {"dtype=fp16 mask=none",
+         {.batch = 1, .heads = 3, .kv_heads = 1, .len_q = 130, .len_kv = 64}}, /* one block has no key */
+        {"dtype=bf16 mask=none", {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 200, .len_kv = 333}}, /* 12 items */
+        {"dtype=fp16 mask=none", {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 64, .len_kv = 500}},
+        {"dtype=bf16 mask=none", {.batch = 3, .heads = 5, .kv_heads = 5, .len_q = 70, .len_kv = 129}},
+        {"dtype=bf16 mask=causal", {.batch = 1, .heads = 6, .kv_heads = 3, .len_q = 300, .len_kv = 300}},
+        {"dtype=fp16 mask=causal", {.batch = 2, .heads = 2, .kv_heads = 1, .len_q = 150, .len_kv = 420}},
+        {"dtype=bf16 mask=causal", {.batch = 1, .heads = 3, .kv_heads = 3, .len_q = 420, .len_kv = 150}},
+        {"dtype=bf16 mask=causal", {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 65, .len_kv = 1}},
+    };
+    enum { SEEDS = 4 }; /* 6, 1, 6 and 2 multiprocessors */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            char problem[256];
+            snprintf(problem, sizeof problem, "family=attention_backward target=sm_90a head_dim=256 %s",
+                     cases[i].problem);
+            check_shape(problem, "algorithm=flash_async dq_in=dq_memory", &cases[i].shape, seed);
+        }
+}
+
 /* Few items for six multiprocessors, in kernels whose blocks share no steps: so parts have some of the heads that share keys, the last
    one fewer or as many (templates/backward/parts_of_items.cuh). */
 Test(backward_async, few_items_in_parts_of_heads_have_the_same_gradients) {

@@ -21,7 +21,8 @@ static void make_files(struct workload_files *files, const struct shape *shape, 
                        float value, int dim) {
     for (int i = 0; i < inputs; i++) {
         bool of_keys = i == 1 || i == 2;
-        int64_t heads = of_keys ? 1 : HEADS, rows = of_keys ? shape->len_kv : shape->len_q, count = heads * rows * dim;
+        int64_t heads = of_keys ? shape->kv_heads : shape->heads, rows = of_keys ? shape->len_kv : shape->len_q,
+                count = heads * rows * dim;
         float *data = malloc(sizeof *data * (size_t)count);
         cr_assert(data);
         tensor_random((uint64_t)(i + 1), data, count);
@@ -91,10 +92,10 @@ Test(backward_nonfinite, reach_no_other_rows_on_hopper) {
 /* A warpgroup whose keys see all queries of a step meets the NaN in dO, or finds it already taken out for another one, whose keys do not. */
 Test(backward_nonfinite, reach_keys_that_see_a_whole_step) {
     static const struct shape shape = {.batch = 1, .heads = HEADS, .kv_heads = 1, .len_q = 210, .len_kv = 210};
-    static const char *const problems[] = {HOPPER "bf16 head_dim=128 mask=causal",
-                                           HOPPER "fp16 head_dim=64 mask=causal", HOPPER "bf16 head_dim=96 mask=causal",
-                                           HOPPER "bf16 head_dim=192 mask=causal",
-                                           HOPPER "bf16 head_dim=208 mask=causal"};
+    static const char *const problems[] = {
+        HOPPER "bf16 head_dim=128 mask=causal", HOPPER "fp16 head_dim=64 mask=causal",
+        HOPPER "bf16 head_dim=96 mask=causal",  HOPPER "bf16 head_dim=192 mask=causal",
+        HOPPER "bf16 head_dim=208 mask=causal", HOPPER "fp16 head_dim=256 mask=causal"};
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         check_input(session, run_find(session, problems[i], "algorithm=flash_async"), &shape, 3, NAN, true);
@@ -129,6 +130,20 @@ Test(backward_nonfinite, reach_no_other_rows_on_hopper_in_long_rows) {
     check_inputs(HOPPER "bf16 head_dim=192 mask=causal", "algorithm=flash_async");
     check_inputs(HOPPER "fp16 head_dim=136 head_dim_v=128 mask=causal", "algorithm=flash_async");
     check_inputs(HOPPER "bf16 head_dim=208 mask=causal", "algorithm=flash_async");
+    check_inputs(HOPPER "bf16 head_dim=256 mask=causal", "algorithm=flash_async dq_in=dq_memory");
+}
+
+/* Without a mask, every row of a head that reads such a value has it. */
+Test(backward_nonfinite, reach_no_other_head_on_hopper_in_clusters) {
+    static const struct shape shape = {.batch = 1, .heads = 2 * HEADS, .kv_heads = 2, .len_q = LEN_Q, .len_kv = LEN_KV};
+    att_session *session = run_open();
+    att_kernel *kernel =
+        run_find(session, HOPPER "bf16 head_dim=256 mask=none", "algorithm=flash_async dq_in=dq_memory");
+    for (int which = 0; which < INPUTS; which++) {
+        check_input(session, kernel, &shape, which, NAN, true);
+        check_input(session, kernel, &shape, which, which % 2 ? INFINITY : -INFINITY, true);
+    }
+    att_close(session);
 }
 
 Test(backward_nonfinite, reach_no_other_rows_without_tensor_cores) {
@@ -204,6 +219,7 @@ Test(backward_nonfinite, a_nan_in_k_makes_no_row_of_dq_be_summed_again) {
         {HOPPER "fp16 head_dim=96 mask=causal deterministic=1", 3.1},
         {HOPPER "bf16 head_dim=192 mask=causal", 2.5},
         {HOPPER "bf16 head_dim=208 mask=causal", 7.2},
+        {HOPPER "bf16 head_dim=256 mask=causal", 3.1},
     };
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -226,6 +242,7 @@ Test(backward_nonfinite, a_nan_in_q_or_d_o_makes_no_row_be_summed_again) {
         {HOPPER "fp16 head_dim=96 mask=causal deterministic=1", 2, 2.2},
         {HOPPER "bf16 head_dim=192 mask=causal", 2, 2.2},
         {HOPPER "bf16 head_dim=208 mask=causal", 3.2, 2.9},
+        {HOPPER "bf16 head_dim=256 mask=causal", 2, 2},
     };
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -995,6 +995,22 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192 deterministic=1 mask=none", "batch=8 heads=10 len_q=1024 len_kv=1024", "_n96_"}, /* 16 steps */
         {"head_dim=192 deterministic=1 mask=none", "batch=9 heads=10 len_q=960 len_kv=960", "_n128_"},
         {"head_dim=192 deterministic=1 layout=padded", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n128_"},
+        {"head_dim=256 mask=none", "batch=1 heads=8 len_q=2048 len_kv=2048", "_dq_memory_"}, /* 128 items */
+        {"head_dim=256 mask=none", "batch=1 heads=11 len_q=1024 len_kv=1024",
+         "_dq_registers_"}, /* 88 for 66 clusters */
+        {"head_dim=256 mask=none", "batch=1 heads=89 len_q=128 len_kv=128", "_dq_memory_"},
+        {"head_dim=256 mask=none", "batch=1 heads=11 len_q=512 len_kv=512", "_dq_registers_"},           /* 44 items */
+        {"head_dim=256 mask=none", "batch=1 heads=32 kv_heads=3 len_q=1920 len_kv=1920", "_dq_memory_"}, /* 45 items */
+        {"head_dim=256 mask=none", "batch=1 heads=16 kv_heads=1 len_q=512 len_kv=512", "_dq_registers_"},
+        {"head_dim=256 mask=none", "batch=1 heads=133 len_q=128 len_kv=128", "_dq_memory_"}, /* two thirds of 198 */
+        {"head_dim=256", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_memory_"},
+        {"head_dim=256", "batch=1 heads=5 len_q=2048 len_kv=2048", "_dq_memory_"}, /* 80 items */
+        {"head_dim=256", "batch=1 heads=79 len_q=128 len_kv=128", "_dq_registers_"},
+        {"head_dim=256", "batch=1 heads=12 kv_heads=3 len_q=4096 len_kv=4096", "_dq_registers_"}, /* 96 items */
+        {"head_dim=256", "batch=1 heads=198 kv_heads=99 len_q=128 len_kv=128", "_dq_memory_"},
+        {"head_dim=256 mask=none deterministic=1", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=256 mask=none layout=padded", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=248 mask=none", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
         {"head_dim=64", "batch=2 heads=32 len_q=512 len_kv=512", "_m64_"},             /* 256 items */
         {"head_dim=64", "batch=32 heads=32 len_q=512 len_kv=512", "_m128_"},           /* 4096 items */
         {"head_dim=64", "batch=4 heads=16 len_q=777 len_kv=777", "_m64_"},             /* 448 items: 3.4 for each SM */

@@ -10,7 +10,7 @@
 #include "gen.h"
 
 enum {
-    TEMPLATE_SLOTS = 128,    /* facts, which come first, lets and loop variables of one template with its parts */
+    TEMPLATE_SLOTS = 160,    /* facts, which come first, lets and loop variables of one template with its parts */
     TEMPLATE_FILES = 256,    /* files of one template, including itself */
     TEMPLATE_NESTING = 16,   /* nesting depth of if and for in one file */
     TEMPLATE_INCLUDES = 8,   /* nesting depth of include */

@@ -1,9 +1,9 @@
-//$ needs step_m block_n
+//$ needs step_m block_n by_cluster
 //$ include "backward/clear_nan.cuh"
 //$ include "backward/row_statistics_launch.cuh"
 
 // Under a causal mask, the warp that loads tiles takes NaN out of them before consumers see them. It loads such a tile for a barrier of its
-// own, nan_full. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
+// own. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
 // of each NaN in it.
 
 // NaN of the queries of a head that do not see all keys of an item, at most 256: a bit for eight queries, from first_query() on.
@@ -32,11 +32,16 @@ __device__ __forceinline__ NanOfStep nan_of_step(const attention_params &p, cons
     return {(nan.q >> shift & STEP) != 0, (nan.d_o >> shift & STEP) != 0};
 }
 
+//$ if by_cluster
+// Takes NaN out of a tile that has been loaded, and hands it to the consumers.
+template <typename Tile> __device__ __forceinline__ void hand_on_without_nan(Tile &tile, Barrier *full) {
+//$ else
 // Waits for a tile that is loaded for nan_full, takes NaN out of it, and hands it to the consumers.
 template <typename Tile>
 __device__ __forceinline__ void hand_on_without_nan(SharedKeys &shared, Ring<1> &ring, Tile &tile, Barrier *full) {
     barrier_wait(&shared.nan_full, ring.parity());
     ring.count++;
+//$ end
     clear_nan(reinterpret_cast<unsigned short *>(tile), sizeof tile);
     __syncwarp();
     if (elect_one())

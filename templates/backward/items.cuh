@@ -1,4 +1,4 @@
-//$ needs layout score most_shares items_in_parts divides_heads dq_added dq_ordered batches_together
+//$ needs layout score most_shares items_in_parts divides_heads dq_added dq_ordered batches_together by_cluster
 //$ include "backward/order_of_tiles.cuh"
 //$ include "backward/other_tiles.cuh"
 //$ include "backward/own_sequence.cuh"
@@ -36,8 +36,10 @@ __device__ __forceinline__ int next_number(const ItemCounter &counter, bool firs
     //$ if dq_added and not dq_ordered
     // All blocks begin at once, so each begins with its own number, without waiting for the counter, which counts the others.
     if (first)
-        return static_cast<int>(blockIdx.x);
-    const int before = static_cast<int>(gridDim.x);
+        return static_cast<int>(blockIdx.x / 2); //$ if by_cluster
+        return static_cast<int>(blockIdx.x);     //$ else
+    const int before = static_cast<int>(gridDim.x / 2); //$ if by_cluster
+    const int before = static_cast<int>(gridDim.x);     //$ else
     //$ else
     const int before = 0;
     //$ end

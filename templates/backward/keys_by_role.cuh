@@ -76,13 +76,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
             again = 0;
 }
 
-template <class Role> __device__ __forceinline__ void run_role(const attention_backward_params &params, SharedKeys &shared) {
-    Role role(params, shared);
-    while (role.take()) {
-        role.run();
-        role.finish_item();
-    }
-}
+//$ include "backward/run_role.cuh"
 
 extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     attention_dk_dv_dq(const __grid_constant__ attention_backward_tma_params params) {

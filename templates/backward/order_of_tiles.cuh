@@ -1,4 +1,4 @@
-//$ needs mask algorithm most_shares dq_ordered step_m l2_bytes
+//$ needs mask algorithm by_cluster most_shares dq_ordered step_m l2_bytes
 //$ include "backward/l2_cache.cuh" if dq_ordered
 
 struct TileOfHead {
@@ -30,6 +30,7 @@ __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, i
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left. //$ if mask == causal
 // the first tiles come first, so that blocks end together: under most masks the last keys of a head are seen by the fewest queries. //$ else
 constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor //$ if mask == causal and most_shares > 0
+constexpr int FEW_TILES = 384, LAST_TILES = 66; // six and one per cluster //$ elif mask == causal and by_cluster
 constexpr int FEW_TILES = 768, LAST_TILES = 132; // six and one per multiprocessor //$ elif mask == causal and algorithm == flash_async
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor //$ elif mask == causal
 constexpr int FEW_TILES = 1536, LAST_TILES = 768; // twelve and six per multiprocessor //$ else

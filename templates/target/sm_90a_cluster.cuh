@@ -1,6 +1,6 @@
 //$ needs target
 //$ require target == sm_90a
-//$ include "target/sm_90a.cuh"
+//$ include "target/sm_90a_async.cuh"
 
 // Blocks of a cluster run concurrently and access each other's shared memory, where the same variable is at the same offset.
 

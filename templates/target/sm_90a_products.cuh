@@ -1,4 +1,4 @@
-//$ needs dtype step_m step_n head_dim head_dim_v dq_columns d_weight_keys
+//$ needs dtype step_m step_n sum_columns sum_columns_v dq_columns d_weight_keys
 //$ include "target/sm_90a_async.cuh"
 #ifndef ATTILE_HOST
 
@@ -6,7 +6,7 @@
 // if A_TRANSPOSED. b is in shared memory (s), as (16, N), its rows being the contracted dimension, or (N, 16) if B_TRANSPOSED.
 
 //$ for n below 33
-//$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns, d_weight_keys]
+//$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
 #define SUM_OF_${8 * n} "{" \
                  //$ for i below n - 1
                  "%${4 * i}, %${4 * i + 1}, %${4 * i + 2}, %${4 * i + 3}, " \
@@ -19,7 +19,7 @@
 template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
     //$ for n below 33
-    //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns, d_weight_keys]
+    //$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
     if constexpr (N == ${8 * n})
         asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n} //$ if dtype == bf16
         asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}   //$ else
@@ -37,7 +37,7 @@ __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long
 template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b) {
     //$ for n below 33
-    //$ if n > 0 and 8 * n in [step_m, step_n, head_dim, head_dim_v, dq_columns, d_weight_keys]
+    //$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
     if constexpr (N == ${8 * n})
         asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.bf16.bf16 " SUM_OF_${8 * n} //$ if dtype == bf16
         asm volatile("wgmma.mma_async.sync.aligned.m64n${8 * n}k16.f32.f16.f16 " SUM_OF_${8 * n}   //$ else

@@ -105,6 +105,7 @@
      row_numbers         2                  2
      panels              2                  (head_dim + 63) / 64
      panels_v            2                  (head_dim_v + 63) / 64
+     block_keys          128                block_n
      dq_columns          64                 32 * panels
      dq_width            128                head_dim
      dq_bytes            32768              consumers * 64 * dq_columns * 4
@@ -128,7 +129,7 @@
      streamed_bytes      132424             fixed_bytes + d_o_stages * d_o_bytes
      value_stages        1                  1
      key_stages          2                  2
-     shared_keys         231424             (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+     shared_keys         231424             (block_keys * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
@@ -183,7 +184,7 @@ constexpr int D_O_STAGES = 2;
 constexpr int MOST_D_O_TILES = 2;
 constexpr int VALUE_STAGES = 1;
 constexpr int KEY_STAGES = 2;
-// (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+// (block_keys * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 constexpr int SHARED_KEYS = 231424;
 
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
@@ -1955,7 +1956,7 @@ __device__ __forceinline__ void clear_nan(unsigned short *tile, int bytes) {
 // backward/clear_loaded.cuh
 
 // Under a causal mask, the warp that loads tiles takes NaN out of them before consumers see them. It loads such a tile for a barrier of its
-// own, nan_full. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
+// own. A NaN in Q or K makes LSE of every query that sees it NaN, so some query of those that do not see all keys of a tile tells
 // of each NaN in it.
 
 // NaN of the queries of a head that do not see all keys of an item, at most 256: a bit for eight queries, from first_query() on.

@@ -107,6 +107,7 @@
      row_numbers         2                  2
      panels              1                  (head_dim + 63) / 64
      panels_v            1                  (head_dim_v + 63) / 64
+     block_keys          128                block_n
      dq_columns          64                 head_dim
      dq_width            64                 head_dim
      dq_bytes            0                  0
@@ -129,7 +130,7 @@
      streamed_bytes      68936              fixed_bytes + d_o_stages * d_o_bytes
      value_stages        2                  2
      key_stages          2                  value_stages
-     shared_keys         135168             (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+     shared_keys         135168             (block_keys * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 
    Launches
      attention_row_statistics: grid max(batch * heads * ((len_q + 64 - 1) / 64 * 4), 1), block 128, shared 0 bytes, may start before the launch ahead of it has ended, takes attention_backward_params
@@ -184,7 +185,7 @@ constexpr int MOST_D_O_TILES = 2;
 constexpr int VALUE_STAGES = 2;
 // value_stages
 constexpr int KEY_STAGES = 2;
-// (block_n * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
+// (block_keys * 128 * (key_stages * panels + value_stages * panels_v) + streamed_bytes + 1023) / 1024 * 1024
 constexpr int SHARED_KEYS = 135168;
 
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
