@@ -23,7 +23,7 @@ struct ClusterSteps {
     __device__ __forceinline__ void release_keys() {
         named_barrier_sync(warpgroup_index(), 128);
         if (threadIdx.x % 128 < 2) {
-            fence_async(); // a copy may overwrite the item
+            fence_async(); // a copy may overwrite the item, and TMA statistics that the last step has read ahead
             barrier_arrive_at(&shared.keys_empty, threadIdx.x % 128);
         }
         keys.count++;

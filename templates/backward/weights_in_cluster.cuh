@@ -69,7 +69,6 @@ struct WeightsRole : ClusterSteps {
                 share(tile() + 1);
             }
         }
-        fence_async(); // TMA may now overwrite the statistics: the last step has read those of the step without queries
         await_d_o(0);
         release_queries();
         release_d_o();
