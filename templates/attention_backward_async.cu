@@ -19,10 +19,11 @@
 //$ require dq_in == dq_memory or not by_role
 //$ let dq_added = dq_in == dq_memory
 //$ let by_cluster = cluster_fits and dq_added
-//$ let apart = long_rows and not by_role and not by_cluster
+//$ let has_roles = by_role or by_cluster
+//$ let apart = long_rows and not has_roles
 //$ let dq_ordered = dq_added and deterministic == 1
 // The gradients of attention on Hopper, warp-specialised. In each block one warp loads tiles by TMA, STAGES steps ahead of their use, and
-// three consumer warpgroups multiply them by wgmma. //$ if by_role or by_cluster
+// three consumer warpgroups multiply them by wgmma. //$ if has_roles
 // consumer warpgroups of 64 rows each multiply them by wgmma. //$ else
 // Three more warps draw which pairs dropout keeps. //$ if dropout == 1
 // Two more warps add dS to the gradients of the parameters that the score reads. //$ if wants_d_params > 0
@@ -44,7 +45,7 @@
 //               S^T = K Q^T,  dP^T = V dO^T,  dV += P^T dO,  dK += dS^T Q
 //               The rows are keys, so P^T and dS^T are operands in the registers where they are computed.
 //$ end
-//$ if dq_added and not by_role and not by_cluster
+//$ if dq_added and not has_roles
 //     dQ        dQ = dS K in the same loop, from dS of all consumers, through shared memory. It is added in fp32 to sums in the workspace,
 //               which the last launch rounds.
 //$ elif not dq_added
@@ -93,7 +94,7 @@ struct Step {
     unsigned whole; // one bit per consumer: set if all of its pairs are seen //$ else
     bool last; // true if the item has no further step //$ if products_within_step
     int late_sums; // dQ tile of the previous step //$ if dq_in_turn
-    int sums; // dQ tile of this step //$ elif by_role or by_cluster or products_within_step
+    int sums; // dQ tile of this step //$ elif has_roles or products_within_step
     int sums, late_sums; // dQ tile of this step, or of the last one at the end of an item; dQ tile of two steps before //$ elif dq_added
     Where where; //$ if mask == custom_mask or score == custom_score
 };

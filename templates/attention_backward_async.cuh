@@ -1,5 +1,5 @@
 //$ needs dtype head_dim head_dim_v mask score score_bias score_adds head_reads pair_elements wants_dq wants_dk wants_dv wants_d_params dropout layout block_m block_n stages overlap target target_shared_bytes
-//$ needs mask_tables plain apart dq_added dq_ordered by_role by_cluster
+//$ needs mask_tables plain apart dq_added dq_ordered by_role by_cluster has_roles
 
 //$ note The problems it computes.
 //$ require target == sm_90a
@@ -23,8 +23,8 @@
 //$ note step. With turns, dS is read half as often, but registers must hold all columns of dQ and the values that a score keeps.
 //$ let most_columns = 96 if score != custom_score else 64 if score_adds == 1 and wants_d_params == 0 else 0
 //$ let dq_in_turn = not by_role and block_m == 64 and head_dim <= most_columns and head_dim_v <= most_columns
-//$ let products_within_step = plain and not by_role and not by_cluster and not dq_in_turn
-//$ default overlap = intra_warpgroup if dq_in_turn or by_role or by_cluster or products_within_step else both
+//$ let products_within_step = plain and not has_roles and not dq_in_turn
+//$ default overlap = intra_warpgroup if dq_in_turn or has_roles or products_within_step else both
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
@@ -48,7 +48,7 @@
 //$ tune overlap in [intra_warpgroup, both]
 //$ require block_n == 128 or by_role
 //$ require stages == 2
-//$ require overlap == intra_warpgroup or (overlap == both and not by_role and not by_cluster and not products_within_step)
+//$ require overlap == intra_warpgroup or (overlap == both and not has_roles and not products_within_step)
 
 //$ note Where f, the derivative of the score with respect to s, is not 1, registers hold P^T f beside P^T. Where f is 1 and registers
 //$ note allow, the addend of the score is computed while S is multiplied.
@@ -90,7 +90,7 @@
 //$ let own_v_steps = v_steps if room and short_rows else 0
 //$ end
 //$ let keys_in_registers = own_k_steps + own_k_steps_of_dv + own_v_steps > 0
-//$ let consumers = 3 if by_role or by_cluster else 2
+//$ let consumers = 3 if has_roles else 2
 //$ note Tiles are classified for the keys of each consumer, or of each block of a cluster, since it tests only pairs of its own keys.
 //$ let part_keys = block_n if by_role else 64
 //$ note At most this many blocks share the steps of the last items. Expressions and dropout were not measured with shares.
@@ -119,7 +119,7 @@
 //$ let sum_columns = head_dim / 2 if by_cluster else head_dim
 //$ let sum_columns_v = head_dim_v / 2 if by_cluster else head_dim_v
 //$ if dq_added
-//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or by_role or by_cluster else 32 * panels
+//$ let dq_columns = head_dim if dq_in_turn else 64 if block_m == 128 or has_roles else 32 * panels
 //$ let dq_width = head_dim
 //$ let dq_bytes = consumers * 64 * dq_columns * 4 if dq_staged else 0
 //$ if by_cluster

@@ -1,7 +1,5 @@
 //$ needs step_m head_dim head_dim_v bfloat16
 //$ include "backward/steps_in_cluster.cuh"
-//$ include "backward/repeat_keys.cuh"
-//$ include "backward/store_rows.cuh"
 //$ include "backward/weigh_keys.cuh"
 
 // The second warpgroup: dS^T (BLOCK_KEYS keys, STEP_M queries) = P^T (V dO^T - D), which the third one of both blocks reads, and dK.
@@ -94,18 +92,5 @@ struct GradientsRole : ClusterSteps {
         ring.count++;
     }
 
-    // Stores dK of this warp's 16 keys. Sums that are not finite are computed again.
-    __device__ __forceinline__ void finish_item() {
-        const int kv_index = same_in_warp(item().kv_index), row0 = same_in_warp(item().key0 + own_row());
-        const int batch = kv_index / all.kv_heads, kv_head = kv_index % all.kv_heads, rows = all.len_kv - row0;
-        release_keys();
-        const bool again = wants_repeat(dk[0]) && rows > 0;
-        Nonfinite<HEAD_DIM / 2> nonfinite;
-        if (again)
-            nonfinite = nonfinite_sums(dk[0], rows);
-        store_rows<HEAD_DIM>(dk, all.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch, kv_head,
-                             row0, rows);
-        if (again)
-            repeat_dk<columns_of_pass(HEAD_DIM)>(params, kv_index, row0, nonfinite);
-    }
+    __device__ __forceinline__ void finish_item() { finish_keys<true, HEAD_DIM>(dk); }
 };

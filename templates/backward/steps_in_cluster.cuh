@@ -1,5 +1,7 @@
 //$ needs step_m block_keys stages d_o_stages bfloat16
 //$ include "backward/items.cuh"
+//$ include "backward/repeat_keys.cuh"
+//$ include "backward/store_rows.cuh"
 //$ include "backward/unit_products.cuh"
 
 // What the consumers of both blocks have in common: the walk over items and steps.
@@ -49,6 +51,28 @@ struct ClusterSteps {
         __syncwarp();
         if (threadIdx.x % 32 < 2)
             barrier_arrive_at(empty, threadIdx.x % 32);
+    }
+
+    // Releases the item, then stores dK or dV of this warp's 16 keys. Sums that are not finite are computed again.
+    template <bool DK, int COLUMNS> __device__ __forceinline__ void finish_keys(const float (&sum)[1][COLUMNS / 2]) {
+        const int kv_index = same_in_warp(item().kv_index), row0 = same_in_warp(item().key0 + own_row());
+        const int batch = kv_index / all.kv_heads, kv_head = kv_index % all.kv_heads, rows = all.len_kv - row0;
+        release_keys();
+        const bool again = wants_repeat(sum[0]) && rows > 0;
+        Nonfinite<COLUMNS / 2> nonfinite;
+        if (again)
+            nonfinite = nonfinite_sums(sum[0], rows);
+        if constexpr (DK) {
+            store_rows<COLUMNS>(sum, all.scale, params.dk, params.dk_batch_stride, params.dk_head_stride, params.dk_row_stride, batch,
+                                kv_head, row0, rows);
+            if (again)
+                repeat_dk<columns_of_pass(COLUMNS)>(params, kv_index, row0, nonfinite);
+        } else {
+            store_rows<COLUMNS>(sum, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch, kv_head,
+                                row0, rows);
+            if (again)
+                repeat_dv<columns_of_pass(COLUMNS)>(params, kv_index, row0, nonfinite);
+        }
     }
 
     // Number of this step's tile of pairs: one per step, except for the last step of each item.

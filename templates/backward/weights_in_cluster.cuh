@@ -1,7 +1,5 @@
 //$ needs step_m head_dim head_dim_v
 //$ include "backward/steps_in_cluster.cuh"
-//$ include "backward/repeat_keys.cuh"
-//$ include "backward/store_rows.cuh"
 //$ include "backward/weigh_keys.cuh"
 
 // The first warpgroup: P^T (BLOCK_KEYS keys, STEP_M queries) = e^(scale K Q^T - LSE), and dV.
@@ -43,7 +41,8 @@ struct WeightsRole : ClusterSteps {
         release_by_warps(&shared.weights_full);
     }
 
-    // Issues S^T of the next step after dV of this one. Nothing is in flight at the back edge of the loop.
+    // Issues S^T of the next step after dV of this one. Nothing is in flight at the back edge of the loop. TMA may overwrite the statistics of
+    // a step once the second warpgroup, too, has released its queries: that comes after a fence, and after P^T has been shared.
     __device__ __forceinline__ void run() {
         clear_sum(dv);
         bool more = await_queries(0);
@@ -75,18 +74,5 @@ struct WeightsRole : ClusterSteps {
         ring.count++;
     }
 
-    // Stores dV of this warp's 16 keys. Sums that are not finite are computed again.
-    __device__ __forceinline__ void finish_item() {
-        const int kv_index = same_in_warp(item().kv_index), row0 = same_in_warp(item().key0 + own_row());
-        const int batch = kv_index / all.kv_heads, kv_head = kv_index % all.kv_heads, rows = all.len_kv - row0;
-        release_keys();
-        const bool again = wants_repeat(dv[0]) && rows > 0;
-        Nonfinite<HEAD_DIM_V / 2> nonfinite;
-        if (again)
-            nonfinite = nonfinite_sums(dv[0], rows);
-        store_rows<HEAD_DIM_V>(dv, 1, params.dv, params.dv_batch_stride, params.dv_head_stride, params.dv_row_stride, batch, kv_head, row0,
-                               rows);
-        if (again)
-            repeat_dv<columns_of_pass(HEAD_DIM_V)>(params, kv_index, row0, nonfinite);
-    }
+    __device__ __forceinline__ void finish_item() { finish_keys<false, HEAD_DIM_V>(dv); }
 };
