@@ -1,6 +1,7 @@
 /* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, copies of
    floats to shared memory (cp.async.bulk), from global memory or from the shared memory of another block, and additions
-   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a copy is issued, so that copying cannot fail. */
+   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a
+   copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
