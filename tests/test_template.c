@@ -159,7 +159,7 @@ static void expect_refused(const char *before, const char *unit, int count, cons
 
 Test(template, everything_is_bounded) {
     expect_refused("", "//$ if 1 == %d\n", 1000, "", "more than 16 nested blocks");
-    expect_refused("", "//$ let name_%d = 1\n", 1000, "", "more than 128 names in one template");
+    expect_refused("", "//$ let name_%d = 1\n", 1000, "", "more than 160 names in one template");
     expect_refused("", "//$ include \"p%d\"\n", 2, "", "template 'p0' does not exist");
     expect_refused("//$ let ", "very_long_%d_", 30, " = 1\n", "a name has less than 48 letters");
     expect_refused("//$ launch ", "very_long_%d_", 30, " grid 1 block 1 shared 1\n",
