@@ -61,7 +61,7 @@ struct GradientsRole : ClusterSteps {
             constexpr int BYTES = 16 * sizeof shared.pairs[0][0]; // of this warp's keys
             copy_to_block(shared.pairs_other[0][first], shared.pairs[0][first], BYTES, &shared.other_full, cluster_rank() ^ 1);
         }
-        __syncwarp();
+        __syncwarp(); // products need whole warps
     }
 
     // Issues dP^T of the next step after dK of this one. Nothing is in flight at the back edge of the loop.
