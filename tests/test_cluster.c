@@ -25,6 +25,19 @@ struct params {
     "int t = threadIdx.x, rank = cluster_rank();\n"                                                                    \
     "Barrier *full = (Barrier *)(shared + 16 * 1024), *empty = full + 1; (void)empty, (void)rank;\n"
 
+/* A warp sums all rows, and releases them to every block. */
+#define SUM_ROWS                                                                                                       \
+    "        for (int i = t - 32; i < BLOCKS * 1024; i += 32)\n"                                                       \
+    "            sum += ((unsigned short *)shared)[i];\n"                                                              \
+    "        __syncwarp();\n"                                                                                          \
+    "        if (t == 32)\n"                                                                                           \
+    "            for (int peer = 0; peer < BLOCKS; peer++)\n"                                                          \
+    "                barrier_arrive_at(empty, peer);\n"                                                                \
+    "    }\n"                                                                                                          \
+    "p.y[blockIdx.x * 64 + t] = sum;\n"                                                                                \
+    "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"                                   \
+    "}\n"
+
 /* In each round every block loads its share of the rows into all blocks, and every block sums all rows. */
 static const char exchange[] =
     WORDS "if (t == 0) {\n"
@@ -38,17 +51,7 @@ static const char exchange[] =
           "        barrier_expect(full, BLOCKS * 2048);\n"
           "        tma_load_multicast(shared + rank * 2048, &p.in, full, (1 << BLOCKS) - 1, 0, rank * 16, round, 0);\n"
           "    } else if (t >= 32) {\n"
-          "        barrier_wait(full, round & 1);\n"
-          "        for (int i = t - 32; i < BLOCKS * 1024; i += 32)\n"
-          "            sum += ((unsigned short *)shared)[i];\n"
-          "        __syncwarp();\n"
-          "        if (t == 32)\n"
-          "            for (int peer = 0; peer < BLOCKS; peer++)\n"
-          "                barrier_arrive_at(empty, peer);\n"
-          "    }\n"
-          "p.y[blockIdx.x * 64 + t] = sum;\n"
-          "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"
-          "}\n";
+          "        barrier_wait(full, round & 1);\n" SUM_ROWS;
 
 /* The same, but each block loads its share only into itself, and copies it to the others. */
 static const char copies[] =
@@ -70,17 +73,7 @@ static const char copies[] =
           "                copy_to_block(shared + rank * 2048, shared + rank * 2048, 2048, full, peer);\n"
           "    } else if (t >= 32) {\n"
           "        barrier_wait(full, round & 1);\n"
-          "        barrier_wait(own, round & 1);\n"
-          "        for (int i = t - 32; i < BLOCKS * 1024; i += 32)\n"
-          "            sum += ((unsigned short *)shared)[i];\n"
-          "        __syncwarp();\n"
-          "        if (t == 32)\n"
-          "            for (int peer = 0; peer < BLOCKS; peer++)\n"
-          "                barrier_arrive_at(empty, peer);\n"
-          "    }\n"
-          "p.y[blockIdx.x * 64 + t] = sum;\n"
-          "cluster_arrive(); cluster_wait(); // nobody reaches into this block any more\n"
-          "}\n";
+          "        barrier_wait(own, round & 1);\n" SUM_ROWS;
 
 /* Runs the source on clusters of `blocks` blocks. *right is true if every block has the sum of the whole tensor. */
 static enum att_status run(const char *source, int blocks, enum att_host_mode mode, int seed, bool *right,
