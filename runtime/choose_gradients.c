@@ -61,9 +61,16 @@ static bool is_in_clusters(const struct knobs *found) {
     return found->head_dim == 256 && found->dq_in == dq_in_dq_memory;
 }
 
+/* With an order of additions, clusters also wait for each other, most of all in short items, and in items that differ in length and share
+   their keys: the longest is then the last to finish with every head. */
 static bool leaves_clusters_idle(const struct knobs *found, const struct work *work) {
+    const bool causal = found->mask == mask_causal, ordered = found->deterministic == 1;
     const double items_per_cluster = 2 * work->items_per_sm;
-    if (found->mask == mask_causal) /* items differ in length, and three launches divide those of shared heads */
+    if (ordered && causal && work->group > 1 && work->steps < 32 && items_per_cluster < 3)
+        return true;
+    if (ordered && !causal && work->group * work->steps <= 16 && items_per_cluster <= 2)
+        return true;
+    if (causal) /* items differ in length, and three launches divide those of shared heads */
         return items_per_cluster < (work->group > 1 ? 1.5 : 1.2);
     return 3 * items_per_cluster <= 2 * ceil(items_per_cluster); /* a third of the clusters, on average */
 }

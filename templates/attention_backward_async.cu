@@ -11,9 +11,8 @@
 //$ note longer rows were not measured with it. For some sizes a launch of its own for dQ is faster (runtime/choose_gradients.c).
 //$ note Of rows of 256 columns, two blocks of a cluster have room for dK and dV of 64 keys each.
 //$ let narrow = head_dim <= 64 and head_dim_v <= 64
-//$ let order_fits = plain and (narrow or head_dim > 96 or head_dim_v > 96)
-//$ let cluster_fits = head_dim == 256 and head_dim_v == 256 and plain and layout == dense and deterministic == 0 and dtype_out == dtype
-//$ let dq_fits = by_role or cluster_fits or (not long_rows and head_dim <= 128 and (deterministic == 0 or order_fits))
+//$ let cluster_fits = head_dim == 256 and head_dim_v == 256 and plain and layout == dense and dtype_out == dtype
+//$ let dq_fits = by_role or cluster_fits or (not long_rows and head_dim <= 128 and (deterministic == 0 or plain))
 //$ default dq_in = dq_memory if dq_fits and (by_role or deterministic == 0 or narrow or layout == dense) else dq_registers
 //$ require dq_in == dq_registers or dq_fits
 //$ require dq_in == dq_memory or not by_role

@@ -28,7 +28,6 @@
 //$ let step_m = block_m
 //$ let step_n = block_n if by_role else 64
 //$ require block_m == 64 or (block_m == 128 and long_steps)
-//$ require block_m == 128 or not (dq_ordered and dq_in_turn)
 //$ else
 //$ default block_m = 128
 //$ default overlap = both if plain and (short_rows or apart) else intra_warpgroup

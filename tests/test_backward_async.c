@@ -15,7 +15,7 @@
 #define LONG_ROWS "family=attention_backward dtype=bf16 head_dim=128 target=sm_90a "
 #define PROBLEM   "family=attention_backward dtype=bf16 head_dim=64 mask=causal target=sm_90a "
 
-enum { H = 2, LQ = 150, LK = 300, D = 64, MOST_D = 192, ROWS = H * LK, BYTES = 4 * ROWS * MOST_D, WORKSPACE = 1 << 20 };
+enum { H = 2, LQ = 150, LK = 300, D = 64, MOST_D = 256, ROWS = H * LK, BYTES = 4 * ROWS * MOST_D, WORKSPACE = 1 << 20 };
 enum { Q, K, V, O, D_O, DQ, DK, DV, TENSORS };
 
 static att_session *open_host(uint64_t seed) {
@@ -120,9 +120,12 @@ Test(backward_async, gives_the_same_bits_in_any_order_where_the_problem_says_so)
     } cases[] = {
         {PROBLEM "dtype_out=fp32 deterministic=1", D, true},
         {"family=attention_backward dtype=bf16 head_dim=64 target=sm_90a dtype_out=fp32 deterministic=1", D, true},
+        {"family=attention_backward dtype=bf16 head_dim=96 target=sm_90a dtype_out=fp32 deterministic=1", 96, true},
         {LONG_ROWS "dtype_out=fp32 deterministic=1", 128, true},
         {"family=attention_backward dtype=bf16 head_dim=136 mask=causal target=sm_90a deterministic=1", 136, false},
         {"family=attention_backward dtype=bf16 head_dim=192 target=sm_90a deterministic=1", 192, false},
+        {"family=attention_backward dtype=bf16 head_dim=256 mask=causal target=sm_90a deterministic=1", 256, false},
+        {"family=attention_backward dtype=bf16 head_dim=256 target=sm_90a deterministic=1", 256, false},
     }; /* without a mask, tiles of one head come side by side */
     static struct result first, other;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -181,7 +184,6 @@ Test(backward_async, says_what_it_cannot_do) {
          "block_m is 128"},
         {"family=attention_backward dtype=bf16 head_dim=128 target=sm_90a", "algorithm=flash_async overlap=both",
          "overlap is both"},
-        {PROBLEM "deterministic=1", "algorithm=flash_async block_m=64", "block_m is 64"},
         {PROBLEM "deterministic=2", "algorithm=flash_async", "deterministic"},
         {"family=attention_forward dtype=bf16 deterministic=1 target=sm_90a", "algorithm=flash_async",
          "deterministic is given as 1"},
@@ -229,6 +231,8 @@ Test(backward_async, long_rows_have_the_same_gradients) {
         {112, 112, "mask=causal layout=padded", {.batch = 3, .heads = 2, .kv_heads = 2, .len_q = 150, .len_kv = 300}},
         {104, 104, "mask=causal deterministic=1", {.batch = 1, .heads = 4, .kv_heads = 2, .len_q = 300, .len_kv = 500}},
         {64, 128, "mask=none deterministic=1", {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 130, .len_kv = 300}},
+        {72, 96, "mask=none deterministic=1", {.batch = 2, .heads = 4, .kv_heads = 2, .len_q = 200, .len_kv = 300}},
+        {96, 96, "mask=causal deterministic=1", {.batch = 1, .heads = 6, .kv_heads = 3, .len_q = 300, .len_kv = 500}},
         {128,
          128,
          "mask=causal layout=ragged deterministic=1",
@@ -250,6 +254,7 @@ Test(backward_async, tiles_of_many_heads_are_all_computed) {
         {"target=sm_90a", "algorithm=flash_async"},
         {"target=sm_90a", "algorithm=flash_async block_m=64"}, /* dQ in turn */
         {"target=sm_90a deterministic=1", "algorithm=flash_async"},
+        {"target=sm_90a deterministic=1", "algorithm=flash_async block_m=64"},
         {"target=sm_80", "algorithm=flash_mma"},
     };
     static const struct shape shape = {.batch = 8, .heads = 100, .kv_heads = 100, .len_q = 130, .len_kv = 130};
@@ -341,6 +346,8 @@ Test(backward_async, clusters_have_the_same_gradients) {
         {"dtype=fp16 mask=causal", {.batch = 2, .heads = 2, .kv_heads = 1, .len_q = 150, .len_kv = 420}},
         {"dtype=bf16 mask=causal", {.batch = 1, .heads = 3, .kv_heads = 3, .len_q = 420, .len_kv = 150}},
         {"dtype=bf16 mask=causal", {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 65, .len_kv = 1}},
+        {"dtype=bf16 mask=none deterministic=1", {.batch = 2, .heads = 3, .kv_heads = 3, .len_q = 200, .len_kv = 333}},
+        {"dtype=fp16 mask=causal deterministic=1", {.batch = 1, .heads = 6, .kv_heads = 3, .len_q = 300, .len_kv = 300}},
     };
     enum { SEEDS = 4 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1008,7 +1008,16 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=256", "batch=1 heads=79 len_q=128 len_kv=128", "_dq_registers_"},
         {"head_dim=256", "batch=1 heads=12 kv_heads=3 len_q=4096 len_kv=4096", "_dq_registers_"}, /* 96 items */
         {"head_dim=256", "batch=1 heads=198 kv_heads=99 len_q=128 len_kv=128", "_dq_memory_"},
-        {"head_dim=256 mask=none deterministic=1", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=256 mask=none deterministic=1", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_memory_"},
+        {"head_dim=256 mask=none deterministic=1", "batch=2 heads=8 len_q=1024 len_kv=1024",
+         "_dq_registers_"}, /* 128 items of 16 steps */
+        {"head_dim=256 mask=none deterministic=1", "batch=2 heads=8 len_q=1025 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 mask=none deterministic=1", "batch=3 heads=8 len_q=1024 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 deterministic=1", "batch=4 heads=8 len_q=1024 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 deterministic=1", "batch=4 heads=32 kv_heads=4 len_q=1024 len_kv=1024",
+         "_dq_registers_"}, /* 128 items */
+        {"head_dim=256 deterministic=1", "batch=7 heads=32 kv_heads=4 len_q=1024 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 deterministic=1", "batch=2 heads=32 kv_heads=4 len_q=2048 len_kv=2048", "_dq_memory_"},
         {"head_dim=256 mask=none layout=padded", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
         {"head_dim=248 mask=none", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
         {"head_dim=64", "batch=2 heads=32 len_q=512 len_kv=512", "_m64_"},             /* 256 items */
@@ -1039,7 +1048,10 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=128 deterministic=1 mask=none", "batch=32 heads=16 len_q=512 len_kv=512", "_dq_memory_"},
         {"head_dim=128 deterministic=1 layout=padded", "batch=8 heads=32 len_q=4096 len_kv=4096",
          "_dq_registers_"}, /* not measured */
-        {"head_dim=96 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_registers_"},
+        {"head_dim=96 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_memory_"},
+        {"head_dim=96 deterministic=1", "batch=2 heads=8 len_q=2048 len_kv=2048", "_dq_registers_"}, /* 256 items */
+        {"head_dim=96 deterministic=1 layout=padded", "batch=8 heads=32 len_q=4096 len_kv=4096",
+         "_dq_registers_"}, /* not measured */
         {"head_dim=64", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"},  /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1025 len_kv=1025", "_dq_memory_"},

@@ -231,13 +231,14 @@ static const struct {
     {BACKWARD_90A "mask=causal head_dim=72", "heads=8,kv_heads=1,len_q=130,len_kv=130"}, /* both items in parts */
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"}, /* in order */
     {BACKWARD_90A "mask=causal head_dim=104 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"},
+    {BACKWARD_90A "mask=causal head_dim=8 deterministic=1 block_m=64", "heads=4,kv_heads=2,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=8 dq_in=dq_registers", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136 block_n=128", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=256 dq_in=dq_registers",
      "heads=1,len_q=260,len_kv=130"}, /* one tile of dO for dK, three for dV */
     {BACKWARD_90A "mask=none head_dim=256 dq_in=dq_memory",
      "heads=4,kv_heads=2,len_q=130,len_kv=450"}, /* eight items, for one cluster */
-    {BACKWARD_90A "mask=causal head_dim=256 dq_in=dq_memory", "heads=3,kv_heads=3,len_q=260,len_kv=330"},
+    {BACKWARD_90A "mask=causal head_dim=256 deterministic=1", "heads=3,kv_heads=3,len_q=260,len_kv=330"},
     {BACKWARD_90A "mask=causal head_dim=136", "heads=5,kv_heads=5,len_q=260,len_kv=330"}, /* some items have no steps */
     {BACKWARD_90A "mask=none head_dim=136", "heads=1,len_q=1000,len_kv=90"},              /* one item in parts */
     {BACKWARD_90A "mask=causal head_dim=136 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"},
@@ -441,7 +442,7 @@ static bool may_be_left_out(const struct mutation *mutation, const struct lines 
         return true; /* the group of the next product would have these, too */
     if (in_cluster && strstr(line, "__syncwarp();"))
         return true; /* here a fence publishes what all lanes did before it; there what its own lane did */
-    if (strcmp(lines->file, "backward/keep_order.cuh") == 0 && strstr(line, "dq_added"))
+    if (strcmp(lines->file, "backward/keep_order.cuh") == 0 && strstr(line, "order.added"))
         return true; /* only the order of additions depends on it */
     if (strstr(line, "keys_empty[before.stage()]"))
         return true; /* when a block takes its next item; long items only */

@@ -335,6 +335,7 @@ template <bool DK, bool DV> struct KeysConsumer {
     // Issues this consumer's part of dQ = dS K over the keys of all consumers.
     __device__ __forceinline__ void multiply_dq() {
         const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
+        ask_for_order(shared.dq_order[index], {late_sums, item().key0 / BLOCK_N}); //$ if dq_ordered
         barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
         wgmma_fence();
         multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
@@ -345,8 +346,10 @@ template <bool DK, bool DV> struct KeysConsumer {
     __device__ __forceinline__ void take_dq() {
         wgmma_settle(dq);
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
+        barrier_wait(&shared.dq_order[index].allowed, shared_tiles() >> 1 & 1); // consumers take turns with steps //$ if dq_ordered
         if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
             send_part_of_dq(dq, all, index, late_sums);
+        release_by_warps(&shared.dq_order[index].added); //$ if dq_ordered
     }
     //$ if not dq_in_turn
 

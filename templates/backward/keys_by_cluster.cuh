@@ -1,10 +1,11 @@
-//$ needs clears_loaded consumers stages d_o_stages step_m block_keys panels panels_v block_threads shared_keys
+//$ needs clears_loaded dq_ordered consumers stages d_o_stages step_m block_keys panels panels_v block_threads shared_keys
 //$ include "target/sm_90a_cluster_copies.cuh"
 
 // --- dK, dV and dQ: keys down, queries across. Two blocks of a cluster share an item, and have half of its keys each.
 
 using PairsTile = Panels<STEP_M / 64, BLOCK_KEYS>; // P^T or dS^T (BLOCK_KEYS keys, STEP_M queries)
 constexpr int PANELS_OF_DQ = PANELS / 2; // that a block has
+//$ include "backward/dq_order.cuh" if dq_ordered
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, BLOCK_KEYS> k;
@@ -20,6 +21,7 @@ struct alignas(1024) SharedKeys {
     Barrier item_full; // of the second block, which receives items from the first
     Barrier keys_full, keys_empty, q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier nan_keys_full, nan_q_full[STAGES], nan_d_o_full[D_O_STAGES]; // tiles of which NaN is taken out //$ if clears_loaded
+    DqOrder dq_order[ORDER_WARPS]; //$ if dq_ordered
     Barrier weights_full;            // P^T in `pairs`
     Barrier d_s_full, d_s_empty;     // dS^T in `pairs`
     Barrier other_full, other_empty; // dS^T in `pairs_other`: of this block; of the other block
@@ -29,6 +31,7 @@ static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 //$ include "backward/produce_in_cluster.cuh"
 //$ include "backward/weights_in_cluster.cuh"
 //$ include "backward/gradients_in_cluster.cuh"
+//$ include "backward/keep_order.cuh" if dq_ordered
 //$ include "backward/dq_in_cluster.cuh"
 
 // Called by one thread of the block.
@@ -53,6 +56,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
     barrier_init(&shared.d_s_empty, 1);
     barrier_init(&shared.other_full, 1);
     barrier_init(&shared.other_empty, 1);
+    init_order(shared); //$ if dq_ordered
     barrier_init_fence();
 }
 
@@ -87,6 +91,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         if (warp_index() == 0)
             produce(params, shared, counter);
         //$ end
+        else if (warp_index() <= ORDER_WARPS) keep_order(params.backward.forward, shared.dq_order[warp_index() - 1]); //$ if dq_ordered
     } else if (warpgroup_index() == 1) {
         registers_acquire<208>();
         run_role<WeightsRole>(params.backward, shared);
@@ -96,6 +101,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     } else {
         registers_release<72>();
         run_role<DqRole>(params.backward, shared);
+        //$ if dq_ordered
+        for (DqOrder &order : shared.dq_order)
+            end_order(order);
+        //$ end
     }
     sync_blocks(); // no other block accesses the shared memory of this one any more
 }

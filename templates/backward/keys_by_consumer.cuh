@@ -5,6 +5,7 @@
 constexpr int ITEMS_KEPT = KEY_STAGES;
 //$ include "backward/found_tiles.cuh" if tiles_found_ahead
 
+//$ include "backward/dq_order.cuh" if dq_ordered and not dq_staged
 //$ if dq_staged
 // Where the consumers' parts of dQ belong.
 struct DqPart {
@@ -29,6 +30,7 @@ struct alignas(1024) SharedKeys {
     FoundTiles found; //$ if tiles_found_ahead
     Shares shares; //$ if most_shares > 0
     DqPart dq_part[CONSUMERS]; // where dq[] belongs //$ if dq_staged
+    DqOrder dq_order[ORDER_WARPS]; //$ if dq_ordered and not dq_staged
     Barrier found_full, found_empty; //$ if tiles_found_ahead
     Barrier nan_full; //$ if clears_loaded
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES];
@@ -46,6 +48,7 @@ static_assert(sizeof(SharedKeys::v) == CONSUMERS * sizeof(Panels<PANELS_V, STEP_
 //$ include "backward/copy_bias.cuh" if bias_copied
 //$ include "backward/add_dq.cuh" if dq_staged
 //$ include "backward/add_d_params.cuh" if wants_d_params > 0
+//$ include "backward/keep_order.cuh" if dq_ordered and not dq_staged
 //$ include "backward/consume_queries.cuh"
 //$ include "backward/products_ahead.cuh" if products_ahead
 //$ include "backward/products_within_step.cuh" if products_within_step
@@ -93,6 +96,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.dq_empty[consumer], 1);
     }
     //$ end
+    init_order(shared); //$ if dq_ordered and not dq_staged
     //$ if values_apart
     barrier_init(&shared.values_full, 1);
     barrier_init(&shared.values_empty, CONSUMERS);
@@ -140,6 +144,9 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
         //$ if dq_staged
         else if (warp_index() <= CONSUMERS)
             add_dq(params.backward.forward, shared, warp_index() - 1);
+        //$ elif dq_ordered
+        else if (warp_index() <= ORDER_WARPS)
+            keep_order(params.backward.forward, shared.dq_order[warp_index() - 1]);
         //$ end
     } else {
         registers_acquire<CONSUMER_REGISTERS>();
@@ -162,6 +169,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void go_over_queries(cons
             consumer.release_item();
         }
         end_parts_of_dq(shared, consumer.index, consumer.parts_of_dq); //$ if dq_staged
+        end_order(shared.dq_order[consumer.index]);                    //$ elif dq_ordered
         if (consumer.index == 0) take_turn(0); // the turn that remains //$ if pingpong_schedule
     }
     if constexpr (!DV)

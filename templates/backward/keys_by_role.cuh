@@ -5,15 +5,7 @@
 using PairsTile = Panels<(BLOCK_N + 63) / 64, STEP_M>; // P or dS (STEP_M queries, BLOCK_N keys)
 constexpr int ITEMS_KEPT = 2; // a warpgroup may store an item when others are at the next one
 
-//$ if dq_ordered
-constexpr int ORDER_WARPS = 2; // for one of them, asking and counting would take longer than a step
-
-// Where dQ of a step belongs.
-struct DqPlace {
-    int tile;   // dQ tile of the step's queries; negative after the last step
-    int before; // number of key tiles whose dQ is added first
-};
-//$ end
+//$ include "backward/dq_order.cuh" if dq_ordered
 
 struct alignas(1024) SharedKeys {
     Panels<PANELS, PART_KEYS> k[KEY_STAGES][KEY_PARTS];
@@ -31,8 +23,7 @@ struct alignas(1024) SharedKeys {
     Barrier keys_full[KEY_STAGES], keys_empty[KEY_STAGES], q_full[STAGES], q_empty[STAGES], d_o_full[D_O_STAGES], d_o_empty[D_O_STAGES];
     Barrier nan_full; //$ if clears_loaded
     Barrier weights_full, weights_empty, d_s_full[2], d_s_empty[2];
-    DqPlace dq_place[ORDER_WARPS]; //$ if dq_ordered
-    Barrier dq_asked[ORDER_WARPS], dq_allowed[ORDER_WARPS], dq_added[ORDER_WARPS]; //$ if dq_ordered
+    DqOrder dq_order[ORDER_WARPS]; //$ if dq_ordered
 };
 static_assert(sizeof(SharedKeys) == SHARED_KEYS, "as in the launch directive");
 
@@ -63,13 +54,7 @@ __device__ __forceinline__ void init_barriers(SharedKeys &shared) {
         barrier_init(&shared.d_s_full[stage], 4);  // warps
         barrier_init(&shared.d_s_empty[stage], 1); // the third consumer; the second one needs no barrier for its own dK
     }
-    //$ if dq_ordered
-    for (int warp = 0; warp < ORDER_WARPS; warp++) {
-        barrier_init(&shared.dq_asked[warp], 1);
-        barrier_init(&shared.dq_allowed[warp], 1);
-        barrier_init(&shared.dq_added[warp], 4); // warps of the third consumer
-    }
-    //$ end
+    init_order(shared); //$ if dq_ordered
     barrier_init_fence();
     for (auto &of_consumer : shared.panels_again)
         for (int &again : of_consumer)
@@ -101,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
         if (warp_index() == 0)
             produce_queries<true>(params, shared, counter);
         //$ end
-        else if (warp_index() <= ORDER_WARPS) keep_order(params.backward.forward, shared, warp_index() - 1); //$ if dq_ordered
+        else if (warp_index() <= ORDER_WARPS) keep_order(params.backward.forward, shared.dq_order[warp_index() - 1]); //$ if dq_ordered
     } else if (warpgroup_index() == 1) {
         registers_acquire<176>();
         run_role<WeightsRole>(params.backward, shared);
@@ -111,6 +96,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     } else {
         registers_acquire<160>();
         run_role<DqRole>(params.backward, shared);
-        end_order(shared); //$ if dq_ordered
+        //$ if dq_ordered
+        for (DqOrder &order : shared.dq_order)
+            end_order(order);
+        //$ end
     }
 }

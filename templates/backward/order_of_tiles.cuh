@@ -11,7 +11,9 @@ struct TileOfHead {
 // tile before it is some steps ahead. Returns the number of heads that take turns: with fewer heads, more blocks wait for each other; with
 // more, their queries do not stay in the L2 cache.
 __device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int parts) {
-    const long long blocks = gridDim.x, in_l2 = L2_BYTES * static_cast<long long>(parts) / max(bytes_of_queries(p, 1), 1ll);
+    const long long blocks = gridDim.x / 2; // clusters //$ if by_cluster
+    const long long blocks = gridDim.x; //$ else
+    const long long in_l2 = L2_BYTES * static_cast<long long>(parts) / max(bytes_of_queries(p, 1), 1ll);
     const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M * parts; // items end before the next tile's turn //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), brief ? heads : blocks / 8); //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), blocks / 8);                 //$ else

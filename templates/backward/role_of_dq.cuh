@@ -10,7 +10,8 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
 
     //$ if dq_ordered
     // Which warp keeps the order of this step's additions, and the phase of its barriers.
-    __device__ __forceinline__ Ring<ORDER_WARPS> order() const { return {tile()}; }
+    __device__ __forceinline__ Ring<ORDER_WARPS> turn() const { return {tile()}; }
+    __device__ __forceinline__ DqOrder &order() const { return shared.dq_order[turn().stage()]; }
 
     //$ end
     // Nothing is in flight at the back edge of the loop.
@@ -18,7 +19,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
 #pragma unroll 1
         for (; await_queries(0); ring.count++) {
             const int sums = step().sums;
-            ask_for_order(shared, order().stage(), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
+            ask_for_order(order(), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
             await_d_o(0);
             await_weights();
             add_dv();
@@ -29,7 +30,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
             settle_dv();
             release_d_o();
             release(&shared.weights_empty);
-            barrier_wait(&shared.dq_allowed[order().stage()], order().parity()); //$ if dq_ordered
+            barrier_wait(&order().allowed, turn().parity()); //$ if dq_ordered
             add_dq(dq, sums, 0);
 #pragma unroll
             for (int panel = 1; panel < PANELS; panel++) {
@@ -43,7 +44,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
                     release(&shared.d_s_empty[d_s_stage()]);
                 add_dq(dq, sums, panel);
             }
-            release_by_warps(&shared.dq_added[order().stage()]); //$ if dq_ordered
+            release_by_warps(&order().added); //$ if dq_ordered
         }
     }
 };
