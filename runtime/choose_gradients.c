@@ -66,7 +66,7 @@ static bool is_in_clusters(const struct knobs *found) {
 static bool leaves_clusters_idle(const struct knobs *found, const struct work *work) {
     const bool causal = found->mask == mask_causal, ordered = found->deterministic == 1;
     const double items_per_cluster = 2 * work->items_per_sm;
-    if (ordered && causal && work->group > 1 && work->steps < 32 && items_per_cluster < 3)
+    if (ordered && causal && work->steps < 32 && items_per_cluster < (work->group > 1 ? 4 : 1.5))
         return true;
     if (ordered && !causal && work->group * work->steps <= 16 && items_per_cluster <= 2)
         return true;
@@ -83,13 +83,15 @@ static bool adds_dq(const struct knobs *found) {
 }
 
 /* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
-   most of all in short items, and in few items that differ in length. */
+   most of all in short items, and in few items that differ in length. Up to 96 columns, launches of their own are faster than
+   one whose last items leave a quarter of the SMs idle. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
-    const bool causal = found->mask == mask_causal;
-    if (found->deterministic == 1 && found->block_m == 64 && causal)
+    const bool causal = found->mask == mask_causal, short_steps = found->block_m == 64;
+    const bool in_turn = short_steps && found->head_dim <= 96 && found->head_dim_v <= 96;
+    if (found->deterministic == 1 && short_steps && causal)
         return work->queries <= 512 || work->parts_per_sm < (work->group > 1 ? 3.5 : 2.5);
     if (found->deterministic == 1)
-        return work->parts_per_sm < 1.25;
+        return work->parts_per_sm < (in_turn ? 1.6 : 1.25);
     if (work->group > 1 && work->parts_per_sm <= (causal ? 0.75 : 0.25))
         return true;
     return causal ? work->items_per_sm <= 1 && work->queries <= 1024

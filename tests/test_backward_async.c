@@ -347,7 +347,8 @@ Test(backward_async, clusters_have_the_same_gradients) {
         {"dtype=bf16 mask=causal", {.batch = 1, .heads = 3, .kv_heads = 3, .len_q = 420, .len_kv = 150}},
         {"dtype=bf16 mask=causal", {.batch = 1, .heads = 2, .kv_heads = 2, .len_q = 65, .len_kv = 1}},
         {"dtype=bf16 mask=none deterministic=1", {.batch = 2, .heads = 3, .kv_heads = 3, .len_q = 200, .len_kv = 333}},
-        {"dtype=fp16 mask=causal deterministic=1", {.batch = 1, .heads = 6, .kv_heads = 3, .len_q = 300, .len_kv = 300}},
+        {"dtype=fp16 mask=causal deterministic=1",
+         {.batch = 1, .heads = 6, .kv_heads = 3, .len_q = 300, .len_kv = 300}},
     };
     enum { SEEDS = 4 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

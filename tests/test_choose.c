@@ -1016,7 +1016,9 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=256 deterministic=1", "batch=4 heads=8 len_q=1024 len_kv=1024", "_dq_memory_"},
         {"head_dim=256 deterministic=1", "batch=4 heads=32 kv_heads=4 len_q=1024 len_kv=1024",
          "_dq_registers_"}, /* 128 items */
-        {"head_dim=256 deterministic=1", "batch=7 heads=32 kv_heads=4 len_q=1024 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 deterministic=1", "batch=9 heads=32 kv_heads=4 len_q=1024 len_kv=1024", "_dq_memory_"},
+        {"head_dim=256 deterministic=1", "batch=1 heads=11 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 88 items */
+        {"head_dim=256 deterministic=1", "batch=1 heads=13 len_q=1024 len_kv=1024", "_dq_memory_"},    /* 104 items */
         {"head_dim=256 deterministic=1", "batch=2 heads=32 kv_heads=4 len_q=2048 len_kv=2048", "_dq_memory_"},
         {"head_dim=256 mask=none layout=padded", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
         {"head_dim=248 mask=none", "batch=4 heads=8 len_q=4096 len_kv=4096", "_dq_registers_"},
@@ -1050,8 +1052,11 @@ Test(choose, short_gradients_take_another_schedule) {
          "_dq_registers_"}, /* not measured */
         {"head_dim=96 deterministic=1", "batch=8 heads=32 len_q=4096 len_kv=4096", "_dq_memory_"},
         {"head_dim=96 deterministic=1", "batch=2 heads=8 len_q=2048 len_kv=2048", "_dq_registers_"}, /* 256 items */
+        {"head_dim=96 deterministic=1 mask=none", "batch=1 heads=12 len_q=2048 len_kv=2048",
+         "_dq_registers_"}, /* 192 items */
+        {"head_dim=96 deterministic=1 mask=none", "batch=1 heads=14 len_q=2048 len_kv=2048", "_dq_memory_"}, /* 224 */
         {"head_dim=96 deterministic=1 layout=padded", "batch=8 heads=32 len_q=4096 len_kv=4096",
-         "_dq_registers_"}, /* not measured */
+         "_dq_registers_"},                                                            /* not measured */
         {"head_dim=64", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"},  /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1024 len_kv=1024", "_dq_registers_"}, /* 128 items */
         {"head_dim=128", "batch=1 heads=16 len_q=1025 len_kv=1025", "_dq_memory_"},
