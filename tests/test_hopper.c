@@ -120,6 +120,10 @@ static const struct refusal {
      WORDS "if (t == 0) { tma_add((float *)p.y, shared, 16); tma_store_commit(); }\n}\n",
      32,
      {"ended with 1 tma_store or tma_add that it has not waited for"}},
+    {"stored floats past a buffer",
+     WORDS "if (t == 0) tma_store_floats((float *)p.y, shared, 32768);\n}\n",
+     32,
+     {"out of bounds: tma_store_floats: the 32768 bytes"}},
     {"floats that are misaligned",
      WORDS INIT(1) "if (t == 0) tma_load_floats((float *)shared, p.y + 1, 64, barrier);\n}\n",
      32,
@@ -410,6 +414,37 @@ Test(hopper, floats_are_added_by_all_blocks) {
         for (int i = 0; i < 136; i++)
             cr_expect_eq(found[i], i >= 4 && i < 132 ? 0.5f + 6 + 3 * (i - 4) : 0.5f, "seed %d, %d: %g", seed, i,
                          (double)found[i]);
+        device_close(&device);
+    }
+}
+
+/* Each of three blocks stores 32 floats, whatever was there before, then overwrites what it has stored. */
+static const char store[] = WORDS "float *place = (float *)(shared + 80);\n"
+                                  "place[t] = 100 * blockIdx.x + t;\n"
+                                  "fence_async(); __syncwarp();\n"
+                                  "if (t == 0) { tma_store_floats(p.y + 4 + 32 * blockIdx.x, place, 128); "
+                                  "tma_store_commit(); tma_store_wait_read(); }\n"
+                                  "__syncwarp();\n"
+                                  "place[t] = -1000;\n"
+                                  "}\n";
+
+Test(hopper, floats_are_stored_by_all_blocks) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
+        float before[136];
+        for (int i = 0; i < 136; i++)
+            before[i] = NAN;
+        struct params params;
+        params.y = device_buffer(&device, sizeof before, before);
+        struct kernel kernel = {store, 3, 32, SHARED};
+        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
+                     text_string(&device.failure.text));
+        const float *found = params.y;
+        for (int i = 0; i < 136; i++)
+            if (i >= 4 && i < 100)
+                cr_expect_eq(found[i], (float)(100 * ((i - 4) / 32) + (i - 4) % 32), "seed %d, %d", seed, i);
+            else
+                cr_expect(isnan(found[i]), "seed %d, %d: %g", seed, i, (double)found[i]);
         device_close(&device);
     }
 }

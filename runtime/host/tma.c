@@ -1,7 +1,7 @@
 /* tma: copies of boxes between tensors and shared memory (cp.async.bulk.tensor), in the 128-byte swizzle, copies of
-   floats to shared memory (cp.async.bulk), from global memory or from the shared memory of another block, and additions
-   of floats in shared memory to those in global memory (cp.reduce.async.bulk). See units.h. All checks are made when a
-   copy is issued, so that copying cannot fail. */
+   floats to shared memory (cp.async.bulk), from global memory or from the shared memory of another block, and of floats
+   in shared memory to global memory, which are stored (cp.async.bulk) or added (cp.reduce.async.bulk). See units.h. All
+   checks are made when a copy is issued, so that copying cannot fail. */
 #include "cluster.h"
 #include "race.h"
 #include "units.h"
@@ -116,11 +116,19 @@ static void add_atomically(float *to, float value) {
     } while (!__atomic_compare_exchange_n((uint32_t *)to, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-static void add_floats(struct block *block, const struct copy *copy) {
+/* Stores or adds. */
+static void store_floats(struct block *block, const struct copy *copy) {
     const float *values = (const float *)(block->shared + copy->shared);
     order_access(block, values, copy->bytes, false, copy->pc);
-    for (size_t i = 0; i < copy->bytes / sizeof *values; i++)
-        add_atomically(&copy->floats[i], values[i]);
+    if (copy->adds) {
+        for (size_t i = 0; i < copy->bytes / sizeof *values; i++)
+            add_atomically(&copy->floats[i], values[i]);
+    } else {
+        order_access(block, copy->floats, copy->bytes, true, copy->pc);
+        race_ignore_begin();
+        memcpy(copy->floats, values, copy->bytes);
+        race_ignore_end();
+    }
     if (block->launch->mode == ATT_HOST_CHECK) {
         block->shown->count[ATTILE_SHARED_READ] += copy->bytes;
         block->shown->count[ATTILE_GLOBAL_WRITTEN] += copy->bytes;
@@ -137,7 +145,7 @@ static void perform(struct block *block, const struct copy *copy) {
                 deliver(block, copy->barrier[rank], copy);
     } else {
         if (copy->floats)
-            add_floats(block, copy);
+            store_floats(block, copy);
         else
             copy_data(block, copy);
         block->units->thread[copy->fiber->index].storing--;
@@ -253,7 +261,7 @@ void units_floats(struct attile_block *shown, unsigned index, const struct attil
     struct units *units = block->units;
     order_use_couriers(block);
     fiber_check_dependency(fiber, line, NULL);
-    const char *name = asked->barrier ? "tma_load_floats" : "tma_add";
+    const char *name = asked->barrier ? "tma_load_floats" : asked->adds ? "tma_add" : "tma_store_floats";
     size_t place = (size_t)((unsigned char *)asked->shared - block->shared), size = (size_t)asked->bytes;
     struct buffer buffer, nearest;
     if (asked->bytes <= 0 || size % CHUNK || place % CHUNK || (uintptr_t)asked->global % CHUNK ||
@@ -267,6 +275,7 @@ void units_floats(struct attile_block *shown, unsigned index, const struct attil
                      asked->bytes, (void *)asked->global);
     check_room(fiber, name, line);
     struct copy copy = {.floats = asked->global,
+                        .adds = asked->adds,
                         .bytes = size,
                         .shared = place,
                         .load = asked->barrier,

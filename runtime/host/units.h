@@ -41,7 +41,8 @@ struct transaction {
 struct copy {
     struct host_map map; /* for a box, with its place */
     int place[4];
-    float *floats; /* which are loaded or to which floats are added, in global memory; null = a box is copied */
+    float *floats; /* which are loaded, stored or added to, in global memory; null = a box is copied */
+    bool adds;     /* to these floats */
     bool sent;     /* the floats are in shared memory of the requester's block */
     size_t bytes;  /* of the floats */
     size_t shared; /* offset */

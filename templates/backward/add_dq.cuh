@@ -2,6 +2,16 @@
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh" if dq_ordered
 
+//$ if dq_ordered
+// Adds floats in shared memory to sums, or stores them if they are the first.
+__device__ __forceinline__ void add_or_store(float *to, const void *from, int bytes, bool first) {
+    if (first)
+        tma_store_floats(to, from, bytes);
+    else
+        tma_add(to, from, bytes);
+}
+
+//$ end
 // One warp per consumer adds the consumer's part of dQ to the sums, step by step, as soon as the part is in shared memory.
 // The result depends on the order of additions. So a warp waits until dQ of all keys before its own has been added. Blocks take //$ if dq_ordered
 // the tiles of a head in the order of their keys, so it waits only for blocks that have begun. //$ if dq_ordered
@@ -20,13 +30,17 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             await_count(added, part.before);
             //$ end
             //$ if block_m == 128
-            tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);
+            add_or_store(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
+            tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);                        //$ else
             //$ elif head_dim <= dq_columns
             if (consumer == 0) // has all columns
-                tma_add(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4);
+                add_or_store(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
+                tma_add(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4);                        //$ else
             //$ else
-            tma_add(dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64), shared.dq[consumer],
-                    min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4);
+            float *const sums = dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64);
+            const int bytes = min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4;
+            add_or_store(sums, shared.dq[consumer], bytes, part.before == 0); //$ if dq_ordered
+            tma_add(sums, shared.dq[consumer], bytes);                        //$ else
             //$ end
             tma_store_commit();
             tma_store_wait_read();

@@ -348,7 +348,8 @@ template <bool DK, bool DV> struct KeysConsumer {
         release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
         barrier_wait(&shared.dq_order[index].allowed, shared_tiles() >> 1 & 1); // consumers take turns with steps //$ if dq_ordered
         if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, index, late_sums);
+            send_part_of_dq(dq, all, index, late_sums, item().key0 == 0); //$ if dq_ordered
+            send_part_of_dq(dq, all, index, late_sums);                   //$ else
         release_by_warps(&shared.dq_order[index].added); //$ if dq_ordered
     }
     //$ if not dq_in_turn

@@ -1,6 +1,6 @@
-//$ needs consumers head_dim dq_columns dq_in_turn dq_staged step_m panels
+//$ needs consumers head_dim dq_columns dq_in_turn dq_staged step_m panels dq_ordered
 //$ include "backward/part_of_dq.cuh"
-//$ include "target/sm_90_sums.cuh"
+//$ include "backward/add_or_store.cuh" if dq_ordered else "target/sm_90_sums.cuh"
 
 // A consumer's part of dQ = dS K: all columns of every second step, so that the consumers take turns. //$ if dq_in_turn
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step. //$ else
@@ -29,13 +29,17 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 //$ if dq_staged
 //$ include "backward/send_dq.cuh"
 //$ else
-// Adds the part to the sums of the step's queries.
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+// Adds the part to the sums of the step's queries, or stores it if it is the first. //$ if dq_ordered
+// Adds the part to the sums of the step's queries.                                  //$ else
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums,
+                                                bool first) { //$ if dq_ordered
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) { //$ else
     float *const to = dq_sums(p, sums) + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll
     for (int i = 0; i < DQ_COLUMNS / 8; i++)
         if (CONSUMERS * DQ_COLUMNS == HEAD_DIM || column + 8 * i < HEAD_DIM)
-            add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+            add_or_store(to + (column / 8 + i) * 512, first, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]); //$ if dq_ordered
+            add_to_memory(to + (column / 8 + i) * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);       //$ else
 }
 //$ end

@@ -1,6 +1,6 @@
 //$ needs block_keys block_n dq_ordered bfloat16
 //$ include "backward/steps_in_cluster.cuh"
-//$ include "target/sm_90_sums.cuh"
+//$ include "backward/add_or_store.cuh" if dq_ordered else "target/sm_90_sums.cuh"
 
 // The third warpgroup: this block's columns of dQ (STEP_M queries, d) = dS K, over the keys of both blocks, 64 columns at a time, which
 // it adds to the sums.
@@ -24,14 +24,16 @@ struct DqRole : ClusterSteps {
         for (int i = 1; i < BLOCK_KEYS / 16; i++)
             wgmma_ss<64, true, true, false, BFLOAT16>(dq, a + i * ROWS_OF_STEP, b + i * ROWS_OF_STEP);
     }
-    // Adds these columns to the sums of the step's queries. Call after a wait.
+    // Adds these columns to the sums of the step's queries, or stores them if they are the first. Call after a wait. //$ if dq_ordered
+    // Adds these columns to the sums of the step's queries. Call after a wait.                                      //$ else
     __device__ __forceinline__ void add_to_sums(int sums, int panel) {
         wgmma_settle(dq);
         float *const to = dq_sums(all, sums) + (PANELS_OF_DQ * cluster_rank() + panel) * 64 * 64 +
                           opaque(static_cast<int>(threadIdx.x) % 128) * 4;
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+            add_or_store(to + i * 512, item().key0 == 0, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]); //$ if dq_ordered
+            add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);                  //$ else
     }
 
     //$ if dq_ordered

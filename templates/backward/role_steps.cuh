@@ -1,7 +1,7 @@
-//$ needs step_m block_n bfloat16 stages d_o_stages key_stages head_dim
+//$ needs step_m block_n bfloat16 stages d_o_stages key_stages head_dim dq_ordered
 //$ include "backward/panel_sums.cuh"
 //$ include "backward/weigh_queries.cuh"
-//$ include "target/sm_90_sums.cuh"
+//$ include "backward/add_or_store.cuh" if dq_ordered else "target/sm_90_sums.cuh"
 
 // What the consumers have in common: the walk over items and steps, and the products that read P or dS from shared memory.
 template <int DV_FIRST, int DV_COUNT, int DK_FIRST, int DK_COUNT>
@@ -97,14 +97,16 @@ struct RoleSteps : PanelSums<DV_FIRST, DV_COUNT, DK_FIRST, DK_COUNT> {
                                                        b + i * ROWS_OF_STEP);
         wgmma_commit();
     }
-    // Adds these columns to the sums of the step's queries. Call after a wait.
+    // Adds these columns to the sums of the step's queries, or stores them if they are the first. Call after a wait. //$ if dq_ordered
+    // Adds these columns to the sums of the step's queries. Call after a wait.                                      //$ else
     __device__ __forceinline__ void add_dq(float (&dq)[32], int sums, int panel) {
         wgmma_settle(dq);
         float *const to = dq_sums(all, sums) + panel * 64 * 64 + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
 #pragma unroll
         for (int i = 0; i < 8; i++)
             if (HEAD_DIM % 64 == 0 || 64 * panel + 8 * i < HEAD_DIM)
-                add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+                add_or_store(to + i * 512, item().key0 == 0, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]); //$ if dq_ordered
+                add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);                  //$ else
     }
 };
 

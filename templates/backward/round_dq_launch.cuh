@@ -1,6 +1,7 @@
-//$ needs clears_loaded marks_d_o vector_sums head_dim dq_width layout dependent_launches
+//$ needs dq_ordered clears_loaded marks_d_o vector_sums head_dim dq_width layout dependent_launches
 //$ launch attention_round_dq grid batch * heads * ((len_q + 63) / 64) block 128 shared 0 dependent params attention_backward_params
 //$ include "backward/row_statistics_launch.cuh"
+//$ include "backward/other_tiles.cuh" if dq_ordered
 //$ include "backward/repeat_queries.cuh"
 //$ include "backward/restore_nan.cuh" if marks_d_o
 //$ include "backward/store_rows.cuh"
@@ -32,6 +33,11 @@ extern "C" __global__ void __launch_bounds__(128)
             dq[0][4 * i + e] = sums[512 * i + 128 * e + threadIdx.x];
         //$ end
     }
+    //$ if dq_ordered
+    if (p.len_kv == 0 || tile0 < first_query(p, 0)) // these queries see no key, so nothing was stored
+        for (float &value : dq[0])
+            value = 0;
+    //$ end
     const bool again = wants_repeat(dq[0]) && query0 < p.len_q;
     store_rows<HEAD_DIM>(dq, p.scale, params.dq, params.dq_batch_stride, params.dq_head_stride, params.dq_row_stride,
                          index / p.heads, index % p.heads, query0, p.len_q - query0);

@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(128)
         row_lse2(p, index)[row_place(query)] = lse == -INFINITY ? INFINITY : lse * 1.44269504f;
         *key_tiles_added(p, 64ll * tile_of_query(p, index, query) + query % 64) = 0; //$ if dq_ordered
     }
-    //$ if dq_width > 0
+    //$ if dq_width > 0 and not dq_ordered
     float *const sums = dq_sums(p, tile_of_query(p, index, 0)) + static_cast<long long>(query) * DQ_WIDTH;
 #pragma unroll
     for (int column = 4 * lane; column < DQ_WIDTH; column += 32)

@@ -91,6 +91,11 @@ __device__ __forceinline__ void tma_add(float *to, const void *shared, int bytes
                  "r"(shared_address(shared)), "r"(bytes)
                  : "memory");
 }
+// The same, but stores them.
+__device__ __forceinline__ void tma_store_floats(float *to, const void *shared, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(shared)), "r"(bytes)
+                 : "memory");
+}
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until all stores of this thread are complete.
 __device__ __forceinline__ void tma_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }

@@ -66,12 +66,13 @@ struct attile_box {
     unsigned mask; /* a bit for each rank of the cluster that a load writes to; 0 = this block */
 };
 
-/* Floats that are loaded to shared memory, or added to those in global memory. */
+/* Floats that are loaded to shared memory, or stored or added to global memory. */
 struct attile_floats {
     float *global;
     void *shared;
     int bytes;
-    void *barrier; /* counts the bytes of a load; null = an addition */
+    void *barrier; /* counts the bytes of a load; null = none */
+    int adds;      /* to those in global memory */
 };
 
 /* Shared memory that is copied to that of another block of the cluster. */

@@ -85,11 +85,15 @@ static ATTILE_UNWATCHED void attile_move_floats(const attile_floats *floats, int
     attile_self()->host->floats(attile_self(), attile_self_index(), floats, line);
 }
 ATTILE_INLINE void tma_load_floats(float *shared, const float *from, int bytes, void *barrier, ATTILE_LINE) {
-    attile_floats floats = {(float *)from, shared, bytes, barrier};
+    attile_floats floats = {(float *)from, shared, bytes, barrier, 0};
     attile_move_floats(&floats, line);
 }
 ATTILE_INLINE void tma_add(float *to, const void *shared, int bytes, ATTILE_LINE) {
-    attile_floats floats = {to, (void *)shared, bytes, nullptr};
+    attile_floats floats = {to, (void *)shared, bytes, nullptr, 1};
+    attile_move_floats(&floats, line);
+}
+ATTILE_INLINE void tma_store_floats(float *to, const void *shared, int bytes, ATTILE_LINE) {
+    attile_floats floats = {to, (void *)shared, bytes, nullptr, 0};
     attile_move_floats(&floats, line);
 }
 static ATTILE_UNWATCHED void attile_send(const attile_sent *sent, int line) {
