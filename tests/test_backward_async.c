@@ -248,6 +248,24 @@ Test(backward_async, long_rows_have_the_same_gradients) {
         }
 }
 
+/* In order, the first key tile stores dQ, and nothing clears the sums: those of queries that see no key are not set. */
+Test(backward_async, queries_that_see_no_key_have_no_gradient_in_order) {
+    static const struct {
+        const char *mask;
+        int len_kv;
+    } cases[] = {{"none", 0}, {"causal", 100}};
+    static const int head_dims[] = {64, 96, 104, 136, 256}; /* which add in as many ways */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+            const struct shape shape = {.batch = 1, .heads = 2, .kv_heads = 1, .len_q = 300, .len_kv = cases[i].len_kv};
+            char problem[128];
+            snprintf(problem, sizeof problem,
+                     "family=attention_backward dtype=bf16 head_dim=%d mask=%s target=sm_90a deterministic=1",
+                     head_dims[d], cases[i].mask);
+            check_shape(problem, "algorithm=flash_async dq_in=dq_memory", &shape, i);
+        }
+}
+
 /* More tiles than are ordered by length across heads (templates/backward/order_of_tiles.cuh). */
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
     static const char *const schedules[][2] = {
