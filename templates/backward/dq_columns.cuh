@@ -31,9 +31,9 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 //$ else
 // Adds the part to the sums of the step's queries, or stores it if it is the first. //$ if dq_ordered
 // Adds the part to the sums of the step's queries.                                  //$ else
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums,
-                                                bool first) { //$ if dq_ordered
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) { //$ else
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index,
+                                                int sums, bool first) { //$ if dq_ordered
+                                                int sums) {             //$ else
     float *const to = dq_sums(p, sums) + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll
