@@ -210,16 +210,17 @@ static double times_read(att_session *session, const char *problem, int which, i
 Test(backward_nonfinite, a_nan_in_k_makes_no_row_of_dq_be_summed_again) {
     static const struct {
         const char *problem;
-        double most; /* without clear_nan.cuh: 5.1, 4.6, 5.4, 5.4, 5.3, 2.9, 8.9 */
+        double most; /* without clear_nan.cuh: 5.1, 4.6, 5.4, 5.4, 6.1, 2.9, 8.9, 4.8, 6.2 */
     } cases[] = {
         {HOPPER "bf16 head_dim=64 mask=causal", 2.3},
         {HOPPER "bf16 head_dim=96 mask=causal", 2.9},
         {HOPPER "fp16 head_dim=128 mask=causal", 3},
         {HOPPER "fp16 head_dim=128 mask=causal deterministic=1", 3},
-        {HOPPER "fp16 head_dim=96 mask=causal deterministic=1", 3.1},
+        {HOPPER "fp16 head_dim=96 mask=causal deterministic=1", 3.5},
         {HOPPER "bf16 head_dim=192 mask=causal", 2.5},
         {HOPPER "bf16 head_dim=208 mask=causal", 7.2},
         {HOPPER "bf16 head_dim=256 mask=causal", 3.1},
+        {HOPPER "bf16 head_dim=256 mask=causal deterministic=1", 3.9},
     };
     att_session *session = run_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

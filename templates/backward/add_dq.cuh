@@ -1,8 +1,8 @@
 //$ needs head_dim dq_ordered dq_columns block_m step_m consumers
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh" if dq_ordered
-
 //$ if dq_ordered
+
 // Adds floats in shared memory to sums, or stores them if they are the first.
 __device__ __forceinline__ void add_or_store(float *to, const void *from, int bytes, bool first) {
     if (first)
@@ -10,8 +10,8 @@ __device__ __forceinline__ void add_or_store(float *to, const void *from, int by
     else
         tma_add(to, from, bytes);
 }
-
 //$ end
+
 // One warp per consumer adds the consumer's part of dQ to the sums, step by step, as soon as the part is in shared memory.
 // The result depends on the order of additions. So a warp waits until dQ of all keys before its own has been added. Blocks take //$ if dq_ordered
 // the tiles of a head in the order of their keys, so it waits only for blocks that have begun. //$ if dq_ordered

@@ -2153,8 +2153,9 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
         if (part.tile < 0)
             break;
         if (elected) {
-            tma_add(dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64), shared.dq[consumer],
-                    min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4);
+            float *const sums = dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64);
+            const int bytes = min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4;
+            tma_add(sums, shared.dq[consumer], bytes);
             tma_store_commit();
             tma_store_wait_read();
             barrier_arrive(&shared.dq_empty[consumer]);

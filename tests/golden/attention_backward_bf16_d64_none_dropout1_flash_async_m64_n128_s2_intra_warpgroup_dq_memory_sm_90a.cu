@@ -2101,7 +2101,8 @@ __device__ __forceinline__ void multiply_part_of_dq(float (&dq)[DQ_COLUMNS / 2],
 }
 
 // Adds the part to the sums of the step's queries.
-__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index, int sums) {
+__device__ __forceinline__ void send_part_of_dq(const float (&dq)[DQ_COLUMNS / 2], const attention_params &p, int index,
+                                                int sums) {
     float *const to = dq_sums(p, sums) + opaque(static_cast<int>(threadIdx.x) % 128) * 4;
     const int column = first_column(index);
 #pragma unroll
