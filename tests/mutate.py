@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT = 300  # seconds that a test program may take; one that hangs has caught the mutant
+LIMIT = 600  # seconds that a test program may take; one that hangs has caught the mutant
 
 # file, text that occurs there exactly once, its replacement, test programs of which one has to fail
 MUTANTS = [

@@ -16,7 +16,7 @@ __device__ __forceinline__ void init_order(SharedKeys &shared) {
     }
 }
 
-// The warp.
+// Runs in the warp, until the consumer ends the order.
 __device__ __forceinline__ void keep_order(const attention_params &p, DqOrder &order) {
     if (!elect_one())
         return;
