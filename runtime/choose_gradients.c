@@ -84,7 +84,7 @@ static bool adds_dq(const struct knobs *found) {
 
 /* With an order of additions, blocks wait for each other, also in long work; with steps of 64 queries, under a causal mask,
    most of all in short items, and in few items that differ in length. Up to 96 columns, launches of their own are faster than
-   one whose last items leave a quarter of the SMs idle. */
+   one whose last items leave a fifth of the SMs idle. */
 static bool suits_dq_launch(const struct knobs *found, const struct work *work) {
     const bool causal = found->mask == mask_causal, short_steps = found->block_m == 64;
     const bool in_turn = short_steps && found->head_dim <= 96 && found->head_dim_v <= 96;

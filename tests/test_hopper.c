@@ -389,6 +389,27 @@ Test(hopper, boxes_are_copied_swizzled_and_cut_at_the_edges) {
         check_boxes(side);
 }
 
+/* Runs a kernel of three blocks on floats that are all `before`, and compares them with `expected`, which may be NaN. */
+enum { FLOATS = 136 };
+static void check_floats(const char *source, float before, const float expected[FLOATS]) {
+    for (int seed = 0; seed < SEEDS; seed++) {
+        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
+        float floats[FLOATS];
+        for (int i = 0; i < FLOATS; i++)
+            floats[i] = before;
+        struct params params;
+        params.y = device_buffer(&device, sizeof floats, floats);
+        struct kernel kernel = {source, 3, 32, SHARED};
+        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
+                     text_string(&device.failure.text));
+        const float *found = params.y;
+        for (int i = 0; i < FLOATS; i++)
+            cr_expect(found[i] == expected[i] || (isnan(found[i]) && isnan(expected[i])), "seed %d, %d: %g", seed, i,
+                      (double)found[i]);
+        device_close(&device);
+    }
+}
+
 /* Each of three blocks adds its number to floats 4 to 131, then overwrites what it has added. */
 static const char add[] =
     WORDS "float *place = (float *)(shared + 80);\n"
@@ -400,22 +421,10 @@ static const char add[] =
           "}\n";
 
 Test(hopper, floats_are_added_by_all_blocks) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
-        float sums[136];
-        for (int i = 0; i < 136; i++)
-            sums[i] = 0.5f;
-        struct params params;
-        params.y = device_buffer(&device, sizeof sums, sums);
-        struct kernel kernel = {add, 3, 32, SHARED};
-        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
-                     text_string(&device.failure.text));
-        const float *found = params.y;
-        for (int i = 0; i < 136; i++)
-            cr_expect_eq(found[i], i >= 4 && i < 132 ? 0.5f + 6 + 3 * (i - 4) : 0.5f, "seed %d, %d: %g", seed, i,
-                         (double)found[i]);
-        device_close(&device);
-    }
+    float expected[FLOATS];
+    for (int i = 0; i < FLOATS; i++)
+        expected[i] = i >= 4 && i < 132 ? 0.5f + 6 + 3 * (float)(i - 4) : 0.5f;
+    check_floats(add, 0.5f, expected);
 }
 
 /* Each of three blocks stores 32 floats, whatever was there before, then overwrites what it has stored. */
@@ -429,24 +438,10 @@ static const char store[] = WORDS "float *place = (float *)(shared + 80);\n"
                                   "}\n";
 
 Test(hopper, floats_are_stored_by_all_blocks) {
-    for (int seed = 0; seed < SEEDS; seed++) {
-        struct device device = device_open(seed % 2 ? ATT_HOST_CHECK : ATT_HOST_FAST, (uint64_t)seed);
-        float before[136];
-        for (int i = 0; i < 136; i++)
-            before[i] = NAN;
-        struct params params;
-        params.y = device_buffer(&device, sizeof before, before);
-        struct kernel kernel = {store, 3, 32, SHARED};
-        cr_assert_eq(device_run(&device, &kernel, &params, sizeof params), ATT_OK, "%s",
-                     text_string(&device.failure.text));
-        const float *found = params.y;
-        for (int i = 0; i < 136; i++)
-            if (i >= 4 && i < 100)
-                cr_expect_eq(found[i], (float)(100 * ((i - 4) / 32) + (i - 4) % 32), "seed %d, %d", seed, i);
-            else
-                cr_expect(isnan(found[i]), "seed %d, %d: %g", seed, i, (double)found[i]);
-        device_close(&device);
-    }
+    float expected[FLOATS];
+    for (int i = 0; i < FLOATS; i++)
+        expected[i] = i >= 4 && i < 100 ? (float)(100 * ((i - 4) / 32) + (i - 4) % 32) : NAN;
+    check_floats(store, NAN, expected);
 }
 
 /* Thread 0 loads 32 floats; they are NaN until the barrier says that they are there. */

@@ -36,18 +36,12 @@ struct DqRole : ClusterSteps {
             add_to_memory(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);                  //$ else
     }
 
-    //$ if dq_ordered
-    // Which warp keeps the order of this step's additions, and the phase of its barriers.
-    __device__ __forceinline__ Ring<ORDER_WARPS> turn() const { return {tile()}; }
-    __device__ __forceinline__ DqOrder &order() const { return shared.dq_order[turn().stage()]; }
-
-    //$ end
     // Nothing is in flight at the back edge of the loop.
     __device__ __forceinline__ void run() {
 #pragma unroll 1
         for (; await_queries(0); ring.count++) {
             const int sums = step().sums;
-            ask_for_order(order(), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
+            ask_for_order(order_of_step(shared, tile()), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
             release_by_warps(&shared.q_empty[ring.stage()]);
             barrier_wait(&shared.d_s_full, tile() & 1);
             barrier_wait(&shared.other_full, tile() & 1);
@@ -61,10 +55,10 @@ struct DqRole : ClusterSteps {
                     if (threadIdx.x % 128 == 0)
                         barrier_arrive_at(&shared.other_empty, cluster_rank() ^ 1);
                 }
-                if (panel == 0) barrier_wait(&order().allowed, turn().parity()); //$ if dq_ordered
+                if (panel == 0) await_order(shared, tile()); //$ if dq_ordered
                 add_to_sums(sums, panel);
             }
-            release_by_warps(&order().added); //$ if dq_ordered
+            release_by_warps(&order_of_step(shared, tile()).added); //$ if dq_ordered
         }
         release_by_warps(&shared.q_empty[ring.stage()]);
         ring.count++;

@@ -1,4 +1,4 @@
-//$ needs by_cluster
+//$ needs by_cluster has_roles
 //$ include "backward/row_statistics_launch.cuh"
 //$ include "target/sm_90_sums.cuh"
 
@@ -45,3 +45,12 @@ __device__ __forceinline__ void ask_for_order(DqOrder &order, DqPlace place) {
 }
 // Tells a warp to stop.
 __device__ __forceinline__ void end_order(DqOrder &order) { ask_for_order(order, {-1}); }
+//$ if has_roles
+
+// The warps take turns with the steps, which count from 0.
+__device__ __forceinline__ DqOrder &order_of_step(SharedKeys &shared, int step) { return shared.dq_order[step % ORDER_WARPS]; }
+// Waits until the warp of a step has answered.
+__device__ __forceinline__ void await_order(SharedKeys &shared, int step) {
+    barrier_wait(&order_of_step(shared, step).allowed, step / ORDER_WARPS & 1);
+}
+//$ end

@@ -8,18 +8,12 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
 
     using RoleSteps::RoleSteps;
 
-    //$ if dq_ordered
-    // Which warp keeps the order of this step's additions, and the phase of its barriers.
-    __device__ __forceinline__ Ring<ORDER_WARPS> turn() const { return {tile()}; }
-    __device__ __forceinline__ DqOrder &order() const { return shared.dq_order[turn().stage()]; }
-
-    //$ end
     // Nothing is in flight at the back edge of the loop.
     __device__ __forceinline__ void run() {
 #pragma unroll 1
         for (; await_queries(0); ring.count++) {
             const int sums = step().sums;
-            ask_for_order(order(), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
+            ask_for_order(order_of_step(shared, tile()), {sums, item().key0 / BLOCK_N}); //$ if dq_ordered
             await_d_o(0);
             await_weights();
             add_dv();
@@ -30,7 +24,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
             settle_dv();
             release_d_o();
             release(&shared.weights_empty);
-            barrier_wait(&order().allowed, turn().parity()); //$ if dq_ordered
+            await_order(shared, tile()); //$ if dq_ordered
             add_dq(dq, sums, 0);
 #pragma unroll
             for (int panel = 1; panel < PANELS; panel++) {
@@ -44,7 +38,7 @@ struct DqRole : RoleSteps<WEIGHTS_DV, PANELS_V - WEIGHTS_DV, GRADIENTS_DK, PANEL
                     release(&shared.d_s_empty[d_s_stage()]);
                 add_dq(dq, sums, panel);
             }
-            release_by_warps(&order().added); //$ if dq_ordered
+            release_by_warps(&order_of_step(shared, tile()).added); //$ if dq_ordered
         }
     }
 };
