@@ -33,7 +33,7 @@
 //$ let counters_of_item = 0
 //$ let heads_of_part = 1
 //$ let divides_heads = 0
-//$ let l2_bytes = 0
+//$ let l2_bytes = 41943040
 //$ let steps_qk = (head_dim + 15) / 16
 //$ let steps_v = (head_dim_v + 15) / 16
 //$ let chunks = 2 * steps_qk
@@ -66,6 +66,7 @@
 //$ require stages in [1, 2]
 //$ let shared_keys = two_stages if stages == 2 else one_stage
 //$ else
+//$ let dq_width = 0
 //$ require block_m * 2 in [threads, threads * 2]
 //$ require block_n * 2 in [threads, threads * 2]
 

@@ -28,7 +28,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void sum_of_keys(const at
     launch_dependents();
     //$ end
     const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N;
-    const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.forward.batch * all.forward.kv_heads, tiles);
+    const TileOfHead own_tile = tile_in_order(all.forward, static_cast<int>(blockIdx.x), all.forward.batch * all.forward.kv_heads, tiles);
     const int key0 = own_tile.tile * BLOCK_N, kv_index = own_tile.head;
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
     const attention_params &p = params.forward;

@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)
     SharedQueries &shared = *dynamic_shared<SharedQueries>();
     const attention_params &all = params.backward.forward;
     const int tiles = (all.len_q + BLOCK_M - 1) / BLOCK_M;
-    const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.batch * all.heads, tiles);
+    const TileOfHead own_tile = tile_in_order(all, static_cast<int>(blockIdx.x), all.batch * all.heads, tiles);
     const int query0 = (tiles - 1 - own_tile.tile) * BLOCK_M, index = own_tile.head; // the last queries see the most keys
     if (warp_index() == 0 && elect_one())
         init_barriers(shared);

@@ -1,5 +1,5 @@
 //$ needs mask algorithm by_cluster most_shares dq_ordered step_m l2_bytes
-//$ include "backward/l2_cache.cuh" if dq_ordered
+//$ include "backward/l2_cache.cuh" if dq_ordered or mask != none
 
 struct TileOfHead {
     int head, tile; // tile 0 is the longest //$ if mask == causal
@@ -13,7 +13,7 @@ struct TileOfHead {
 __device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int parts) {
     const long long blocks = gridDim.x / 2; // clusters //$ if by_cluster
     const long long blocks = gridDim.x; //$ else
-    const long long in_l2 = L2_BYTES * static_cast<long long>(parts) / max(bytes_of_queries(p, 1), 1ll);
+    const long long in_l2 = L2_BYTES * static_cast<long long>(parts) / max(bytes_of_queries(p, p.heads / p.kv_heads), 1ll);
     const bool brief = p.heads / p.kv_heads * p.len_q < 8 * STEP_M * parts; // items end before the next tile's turn //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), brief ? heads : blocks / 8); //$ if mask == causal
     const long long most = min(max(in_l2, blocks / 16), blocks / 8);                 //$ else
@@ -35,14 +35,29 @@ constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocess
 constexpr int FEW_TILES = 384, LAST_TILES = 66; // six and one per cluster //$ elif mask == causal and by_cluster
 constexpr int FEW_TILES = 768, LAST_TILES = 132; // six and one per multiprocessor //$ elif mask == causal and algorithm == flash_async
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor //$ elif mask == causal
-constexpr int FEW_TILES = 1536, LAST_TILES = 768; // twelve and six per multiprocessor //$ else
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
-    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+constexpr int FEW_TILES = 1536, LAST_TILES = 264; // twelve and two per multiprocessor //$ else
+constexpr int LAST_TILES_OF_FEW_HEADS = 768; // six per multiprocessor //$ if mask == custom_mask
+// Where more heads take turns, each tile reads its queries from memory, unless those of all heads stay in the L2 cache.
+constexpr int FEW_HEADS = 22; // three clusters read the queries of each at a time //$ if by_cluster
+constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time   //$ else
+
+// Returns how many heads, the last ones, take turns.
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
+    if (heads * tiles <= few &&
+        (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
+        return heads;
+    const int most = (LAST_TILES_OF_FEW_HEADS + tiles - 1) / tiles;               //$ if mask == custom_mask
+    return max((LAST_TILES + tiles - 1) / tiles, min(most, FEW_HEADS)); //$ if mask == custom_mask
+    return (LAST_TILES + tiles - 1) / tiles;                            //$ else
+}
+
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads_in_turn(p, heads, tiles, few), before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
 }
 //$ else
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { return {n / tiles, n % tiles}; }
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &, int n, int, int tiles) { return {n / tiles, n % tiles}; }
 //$ end

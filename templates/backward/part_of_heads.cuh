@@ -9,8 +9,8 @@ constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered b
 __device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
     return tile_in_order(all, n, heads, tiles, parts); //$ if dq_ordered
-    return tile_in_order(n, heads, tiles, FEW_PARTS);  //$ elif mask == causal
-    return tile_in_order(n, heads, tiles);             //$ else
+    return tile_in_order(all, n, heads, tiles, FEW_PARTS);  //$ elif mask == causal
+    return tile_in_order(all, n, heads, tiles);             //$ else
 }
 
 // Returns the number of a tile of keys among those of all K/V heads.

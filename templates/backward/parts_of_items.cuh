@@ -53,7 +53,7 @@ __device__ __forceinline__ int steps_of_blocks(const attention_params &p, int he
     //$ end
     //$ if mask == causal
     // the more heads, the more often the cache misses: these factors were measured
-    if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES)
+    if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.heads) > L2_BYTES)
         return needed + needed / (heads >= 4 * HEADS_OF_PART ? 4 : 8);
     //$ end
     return needed;

@@ -13,7 +13,7 @@ constexpr int COST_OF_PART = 5; // what a part with some of the heads costs besi
 // take a quarter more time, as measured. At the end, blocks wait for about a quarter of the longest part.
 __device__ __forceinline__ bool suits_parts(const attention_params &p, int parts, int blocks, long long steps, int now) {
     const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
-    const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES;
+    const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.heads) > L2_BYTES;
     const long long costs = static_cast<long long>(items) * (parts * COST_OF_PART - ITEM_START);
     const long long then = (steps + costs) / blocks + (COST_OF_PART + steps_of_tile(p, 0) / parts) / 4;
     return parts > 1 && 4 * then < (misses ? 5ll : 4ll) * now;
@@ -29,7 +29,7 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
         return {items, 1, 0, 0, 1};
     const long long total = steps_of_items(p);
     const int steps = static_cast<int>((total + blocks - 1) / blocks);
-    const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, heads + 1ll) <= L2_BYTES);
+    const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, (heads + 1ll) * (p.heads / p.kv_heads)) <= L2_BYTES);
     if (suits_parts(p, parts, blocks, total, shared ? steps + COST_OF_PARTS : max(longest, steps)))
         return {items * parts, 1, 0, 0, parts};
     if (!shared)

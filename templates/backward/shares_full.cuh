@@ -6,7 +6,7 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), of_item = steps_of_tile(p, 0), longest = ITEM_START + of_item;
     const int shared = items < blocks ? items : items % blocks; // all blocks end their last whole item together
     const int total = shared * longest, steps = (total + blocks - 1) / blocks;
-    const bool stays_in_l2 = bytes_of_queries(p, shared / tiles + 1ll) <= L2_BYTES;
+    const bool stays_in_l2 = bytes_of_queries(p, (shared / tiles + 1ll) * (p.heads / p.kv_heads)) <= L2_BYTES;
     // Otherwise all items have equal parts, if there are blocks for two or more: blocks with the same part read the same queries.
     const int parts = shared > 0 ? blocks / shared : 0;
     if (!stays_in_l2 && parts > 1) {

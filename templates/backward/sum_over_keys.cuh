@@ -21,7 +21,7 @@ struct QueryPlace {
 };
 __device__ __forceinline__ QueryPlace place_of_queries(const attention_params &p) {
     const int tiles = (most_queries(p) + BLOCK_M - 1) / BLOCK_M;
-    const TileOfHead own = tile_in_order(opaque(static_cast<int>(blockIdx.x)), p.batch * p.heads, tiles);
+    const TileOfHead own = tile_in_order(p, opaque(static_cast<int>(blockIdx.x)), p.batch * p.heads, tiles);
     // the last queries see the most keys
     return {own.head, (tiles - 1 - own.tile) * BLOCK_M, opaque(threadIdx.x) / 32 * 16 * ROW_TILES_M};
 }

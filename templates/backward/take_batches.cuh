@@ -19,7 +19,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
         const int n = next_number(counter, first);
         if (n >= heads * tiles)
             return {0, -1};
-        open = {tile_in_order(n, heads, tiles), 0, together ? all.batch : 1};
+        open = {tile_in_order(all, n, heads, tiles), 0, together ? all.batch : 1};
     }
     const int batch = open.batch++, tile = open.tile.tile, head = open.tile.head / parts, part = open.tile.head - head * parts;
     const int kv_index = together ? batch * all.kv_heads + head : kv_index_of(all, {head, tile});

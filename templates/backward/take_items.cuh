@@ -1,4 +1,4 @@
-//$ needs layout block_n dq_ordered
+//$ needs layout block_n
 //$ include "backward/order_of_tiles.cuh"
 
 // Takes the next item; all lanes of the warp receive it. Under a causal mask the first keys of a head are seen by the most queries.
@@ -8,8 +8,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
         const int n = next_number(counter, first);
         if (n >= heads * tiles)
             return {0, -1};
-        const TileOfHead next = tile_in_order(all, n, heads, tiles); //$ if dq_ordered
-        const TileOfHead next = tile_in_order(n, heads, tiles);      //$ else
+        const TileOfHead next = tile_in_order(all, n, heads, tiles);
         const int kv_index = kv_index_of(all, next), key0 = next.tile * BLOCK_N;
         //$ if layout == dense
         return {kv_index, key0};

@@ -22,7 +22,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
                     return part_of_heads(all, all, at.head / parts, at.tile, at.head % parts, parts);
                 }
                 //$ end
-                const TileOfHead tile = tile_in_order(n, heads, tiles);
+                const TileOfHead tile = tile_in_order(all, n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N};
             }
             open.next = (n - shares.whole) * shares.steps;
@@ -31,7 +31,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
             open.end = min(open.next + shares.steps, shares.total);
         }
         const SharedStep at = find_step(all, shares, open.next);
-        const TileOfHead tile = tile_in_order(at.item, heads, tiles);
+        const TileOfHead tile = tile_in_order(all, at.item, heads, tiles);
         const int begin = open.next - at.step, end = begin + at.steps; // of the item
         const int first_step = max(at.step, shares.start), steps = min(end, open.end) - begin - first_step;
         const int share = open.next / shares.steps;

@@ -47,11 +47,11 @@
      target/sm_90a_products.cuh
      backward/items.cuh
      backward/order_of_tiles.cuh
+     backward/l2_cache.cuh
      backward/own_sequence.cuh
      backward/take_shares.cuh
      backward/part_of_heads.cuh
      backward/shares.cuh
-     backward/l2_cache.cuh
      backward/steps_of_items.cuh
      backward/shares_causal.cuh
      backward/weigh_keys.cuh
@@ -1549,6 +1549,12 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
+// backward/l2_cache.cuh
+// Returns the bytes of Q, dO and the sums of dQ of so many heads.
+__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long heads) {
+    return heads * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
+}
+
 // backward/order_of_tiles.cuh
 
 struct TileOfHead {
@@ -1558,8 +1564,19 @@ struct TileOfHead {
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
-    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+// Where more heads take turns, each tile reads its queries from memory, unless those of all heads stay in the L2 cache.
+constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time
+
+// Returns how many heads, the last ones, take turns.
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
+    if (heads * tiles <= few &&
+        (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
+        return heads;
+    return (LAST_TILES + tiles - 1) / tiles;
+}
+
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads_in_turn(p, heads, tiles, few), before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
@@ -1617,7 +1634,7 @@ constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered b
 // Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
 __device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
-    return tile_in_order(n, heads, tiles, FEW_PARTS);
+    return tile_in_order(all, n, heads, tiles, FEW_PARTS);
 }
 
 // Returns the number of a tile of keys among those of all K/V heads.
@@ -1631,12 +1648,6 @@ __device__ __forceinline__ Item part_of_heads(const attention_params &all, const
     const int group = all.heads / all.kv_heads;
     return {kv_index, tile * BLOCK_N,
             part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
-}
-
-// backward/l2_cache.cuh
-// Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
-__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
-    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
 }
 
 // backward/steps_of_items.cuh
@@ -1696,7 +1707,7 @@ constexpr int COST_OF_PART = 5; // what a part with some of the heads costs besi
 // take a quarter more time, as measured. At the end, blocks wait for about a quarter of the longest part.
 __device__ __forceinline__ bool suits_parts(const attention_params &p, int parts, int blocks, long long steps, int now) {
     const int items = p.batch * p.kv_heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
-    const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES;
+    const bool misses = p.heads / p.kv_heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.heads) > L2_BYTES;
     const long long costs = static_cast<long long>(items) * (parts * COST_OF_PART - ITEM_START);
     const long long then = (steps + costs) / blocks + (COST_OF_PART + steps_of_tile(p, 0) / parts) / 4;
     return parts > 1 && 4 * then < (misses ? 5ll : 4ll) * now;
@@ -1712,7 +1723,7 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
         return {items, 1, 0, 0, 1};
     const long long total = steps_of_items(p);
     const int steps = static_cast<int>((total + blocks - 1) / blocks);
-    const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, heads + 1ll) <= L2_BYTES);
+    const bool shared = few && suits_shares(steps, longest, bytes_of_queries(p, (heads + 1ll) * (p.heads / p.kv_heads)) <= L2_BYTES);
     if (suits_parts(p, parts, blocks, total, shared ? steps + COST_OF_PARTS : max(longest, steps)))
         return {items * parts, 1, 0, 0, parts};
     if (!shared)
@@ -1758,7 +1769,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
                     const TileOfHead at = part_in_order(all, n, parts);
                     return part_of_heads(all, all, at.head / parts, at.tile, at.head % parts, parts);
                 }
-                const TileOfHead tile = tile_in_order(n, heads, tiles);
+                const TileOfHead tile = tile_in_order(all, n, heads, tiles);
                 return {kv_index_of(all, tile), tile.tile * BLOCK_N};
             }
             open.next = (n - shares.whole) * shares.steps;
@@ -1767,7 +1778,7 @@ __device__ __forceinline__ Item take_item(const attention_params &all, const Ite
             open.end = min(open.next + shares.steps, shares.total);
         }
         const SharedStep at = find_step(all, shares, open.next);
-        const TileOfHead tile = tile_in_order(at.item, heads, tiles);
+        const TileOfHead tile = tile_in_order(all, at.item, heads, tiles);
         const int begin = open.next - at.step, end = begin + at.steps; // of the item
         const int first_step = max(at.step, shares.start), steps = min(end, open.end) - begin - first_step;
         const int share = open.next / shares.steps;

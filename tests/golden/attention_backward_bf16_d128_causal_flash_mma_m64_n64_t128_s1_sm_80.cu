@@ -24,6 +24,7 @@
      load/copy_tile.cuh
      load/narrow_piece.cuh
      backward/order_of_tiles.cuh
+     backward/l2_cache.cuh
      backward/other_tiles.cuh
      backward/pairs.cuh
      backward/pairs_builtin.cuh
@@ -67,6 +68,7 @@
      row_numbers      2                  2
      bfloat16         true               dtype == bf16
      part_keys        64                 block_n
+     l2_bytes         41943040           41943040
      steps_qk         8                  (head_dim + 15) / 16
      steps_v          8                  (head_dim_v + 15) / 16
      chunks           16                 2 * steps_qk
@@ -99,6 +101,7 @@ constexpr int STAGES = 1;
 constexpr int ROW_NUMBERS = 2;
 constexpr bool BFLOAT16 = true;    // dtype == bf16
 constexpr int PART_KEYS = 64;      // block_n
+constexpr int L2_BYTES = 41943040;
 constexpr int STEPS_QK = 8;        // (head_dim + 15) / 16
 constexpr int STEPS_V = 8;         // (head_dim_v + 15) / 16
 constexpr int CHUNKS = 16;         // 2 * steps_qk
@@ -603,6 +606,12 @@ __device__ __forceinline__ HeadRows head_rows(const void *tensor, long long batc
             row_stride, count, piece_bytes(tensor, batch_stride, head_stride, row_stride)};
 }
 
+// backward/l2_cache.cuh
+// Returns the bytes of Q, dO and the sums of dQ of so many heads.
+__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long heads) {
+    return heads * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
+}
+
 // backward/order_of_tiles.cuh
 
 struct TileOfHead {
@@ -612,8 +621,19 @@ struct TileOfHead {
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 384; // six and three per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
-    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+// Where more heads take turns, each tile reads its queries from memory, unless those of all heads stay in the L2 cache.
+constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time
+
+// Returns how many heads, the last ones, take turns.
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
+    if (heads * tiles <= few &&
+        (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
+        return heads;
+    return (LAST_TILES + tiles - 1) / tiles;
+}
+
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads_in_turn(p, heads, tiles, few), before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
@@ -1467,7 +1487,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_ONCE)
     attention_dk_dv_dq(const __grid_constant__ attention_backward_params all) {
     SharedKeys &shared = *dynamic_shared<SharedKeys>();
     const int tiles = (all.forward.len_kv + BLOCK_N - 1) / BLOCK_N;
-    const TileOfHead own_tile = tile_in_order(static_cast<int>(blockIdx.x), all.forward.batch * all.forward.kv_heads, tiles);
+    const TileOfHead own_tile = tile_in_order(all.forward, static_cast<int>(blockIdx.x), all.forward.batch * all.forward.kv_heads, tiles);
     const int key0 = own_tile.tile * BLOCK_N, kv_index = own_tile.head;
     const attention_backward_params &params = sequence_of(all, kv_index / all.forward.kv_heads);
     const attention_params &p = params.forward;

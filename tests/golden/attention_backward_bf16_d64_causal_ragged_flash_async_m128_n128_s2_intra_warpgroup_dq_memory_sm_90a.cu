@@ -48,11 +48,11 @@
      target/sm_90a_products.cuh
      backward/items.cuh
      backward/order_of_tiles.cuh
+     backward/l2_cache.cuh
      backward/own_sequence.cuh
      backward/take_parts.cuh
      backward/part_of_heads.cuh
      backward/parts_of_items.cuh
-     backward/l2_cache.cuh
      backward/steps_of_items.cuh
      backward/weigh_keys.cuh
      backward/step_statistics.cuh
@@ -1605,6 +1605,12 @@ __device__ __forceinline__ void add_weighted(float (&sum)[DIM / 2], const unsign
         wgmma_rs<DIM, true, false, BFLOAT16>(sum, weights[step], other + step * ROWS_OF_STEP);
 }
 
+// backward/l2_cache.cuh
+// Returns the bytes of Q, dO and the sums of dQ of so many heads.
+__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long heads) {
+    return heads * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
+}
+
 // backward/order_of_tiles.cuh
 
 struct TileOfHead {
@@ -1614,8 +1620,19 @@ struct TileOfHead {
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache. But they differ in work. Among the last heads,
 // the longest tiles come first, so that blocks end together; otherwise some would begin a long tile when others have nothing left.
 constexpr int FEW_TILES = 768, LAST_TILES = 132; // six and one per multiprocessor
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int heads, int tiles, int few = FEW_TILES) {
-    const int last = heads * tiles <= few ? heads : (LAST_TILES + tiles - 1) / tiles, before = (heads - last) * tiles;
+// Where more heads take turns, each tile reads its queries from memory, unless those of all heads stay in the L2 cache.
+constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time
+
+// Returns how many heads, the last ones, take turns.
+__device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
+    if (heads * tiles <= few &&
+        (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
+        return heads;
+    return (LAST_TILES + tiles - 1) / tiles;
+}
+
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
+    const int last = heads_in_turn(p, heads, tiles, few), before = (heads - last) * tiles;
     if (n < before)
         return {n / tiles, n % tiles};
     return {heads - last + (n - before) % last, (n - before) / last};
@@ -1692,7 +1709,7 @@ constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered b
 // Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
 __device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
-    return tile_in_order(n, heads, tiles, FEW_PARTS);
+    return tile_in_order(all, n, heads, tiles, FEW_PARTS);
 }
 
 // Returns the number of a tile of keys among those of all K/V heads.
@@ -1709,12 +1726,6 @@ __device__ __forceinline__ Item part_of_heads(const attention_params &all, const
     return {kv_index, tile * BLOCK_N,
             numbers_of(own),
             part, parts, number_of_tile(all, own, kv_index, tile) * parts, (group + parts - 1) / parts};
-}
-
-// backward/l2_cache.cuh
-// Returns the bytes of Q, dO and the sums of dQ of the heads that share so many K/V heads.
-__device__ __forceinline__ long long bytes_of_queries(const attention_params &p, long long kv_heads) {
-    return kv_heads * (p.heads / p.kv_heads) * p.len_q * (2 * HEAD_DIM + 2 * HEAD_DIM_V + 4 * DQ_WIDTH);
 }
 
 // backward/steps_of_items.cuh
@@ -1764,7 +1775,7 @@ __device__ __forceinline__ int steps_of_blocks(const attention_params &p, int he
     const int even = static_cast<int>((steps.all + items * (parts * start - ITEM_START)) / blocks);
     const int needed = max(even + longest / 4, longest);
     // the more heads, the more often the cache misses: these factors were measured
-    if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.kv_heads) > L2_BYTES)
+    if (heads >= 2 * HEADS_OF_PART && bytes_of_queries(p, p.batch * p.heads) > L2_BYTES)
         return needed + needed / (heads >= 4 * HEADS_OF_PART ? 4 : 8);
     return needed;
 }

@@ -1348,7 +1348,7 @@ struct TileOfHead {
 };
 
 // Tiles of a head are processed in succession, so that what they read stays in the L2 cache.
-__device__ __forceinline__ TileOfHead tile_in_order(int n, int, int tiles) { return {n / tiles, n % tiles}; }
+__device__ __forceinline__ TileOfHead tile_in_order(const attention_params &, int n, int, int tiles) { return {n / tiles, n % tiles}; }
 
 // backward/own_sequence.cuh
 
@@ -1400,7 +1400,7 @@ __device__ __forceinline__ int next_number(const ItemCounter &counter, bool firs
 // Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
 __device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
-    return tile_in_order(n, heads, tiles);
+    return tile_in_order(all, n, heads, tiles);
 }
 
 // Returns the number of a tile of keys among those of all K/V heads.
