@@ -15,8 +15,9 @@ extern "C" __global__ void __launch_bounds__(128)
     launch_dependents();
     //$ end
     if (blockIdx.x == 0 && threadIdx.x == 0) *nan_found(all.forward) = 0; //$ if clears_loaded
-    const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
-    const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    // The last heads first: their sums are in the L2 cache still.
+    const int tiles = (all.forward.len_q + 63) / 64, block = static_cast<int>(gridDim.x - 1 - blockIdx.x), index = block / tiles;
+    const int tile0 = block % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     if (tile0 >= p.len_q) return; //$ if layout == ragged

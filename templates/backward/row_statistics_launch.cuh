@@ -84,8 +84,10 @@ extern "C" __global__ void __launch_bounds__(128)
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
-    const int query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
-    const long long index = static_cast<int>(blockIdx.x) / tiles;
+    // The last heads first: the L2 cache then holds dO of the first ones, with which the products begin.
+    const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    const int query = block % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
+    const long long index = block / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);
     const attention_params &p = params.forward;
     if (query >= padded_queries(p)) return; //$ if layout == ragged

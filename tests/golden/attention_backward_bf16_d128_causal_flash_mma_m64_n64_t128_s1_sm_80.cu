@@ -359,8 +359,10 @@ extern "C" __global__ void __launch_bounds__(128)
     const int tiles = padded_queries(all.forward) / 16;
     if (tiles == 0)
         return;
-    const int query = static_cast<int>(blockIdx.x) % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
-    const long long index = static_cast<int>(blockIdx.x) / tiles;
+    // The last heads first: the L2 cache then holds dO of the first ones, with which the products begin.
+    const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
+    const int query = block % tiles * 16 + static_cast<int>(threadIdx.x) / 8;
+    const long long index = block / tiles;
     const attention_backward_params &params = sequence_of(all, static_cast<int>(index) / all.forward.heads);
     const attention_params &p = params.forward;
     const int lane = static_cast<int>(threadIdx.x) % 8;
@@ -1585,8 +1587,9 @@ __device__ __forceinline__ void repeat_dq(const attention_backward_params &param
 // Multiplies the sums of 64 queries by the scale and stores them as dQ.
 extern "C" __global__ void __launch_bounds__(128)
     attention_round_dq(const __grid_constant__ attention_backward_params all) {
-    const int tiles = (all.forward.len_q + 63) / 64, index = static_cast<int>(blockIdx.x) / tiles;
-    const int tile0 = static_cast<int>(blockIdx.x) % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
+    // The last heads first: their sums are in the L2 cache still.
+    const int tiles = (all.forward.len_q + 63) / 64, block = static_cast<int>(gridDim.x - 1 - blockIdx.x), index = block / tiles;
+    const int tile0 = block % tiles * 64, query0 = tile0 + static_cast<int>(threadIdx.x) / 32 * 16; // of this warp
     const attention_backward_params &params = sequence_of(all, index / all.forward.heads);
     const attention_params &p = params.forward;
     const float *const sums = dq_sums(p, tile_of_query(p, index, tile0));
