@@ -51,7 +51,7 @@ bool choose_next(struct att_session *session, const struct request *request, str
    would have chosen had it known the sizes. A class is a kind of launch that has a kernel of its own: one for few
    queries, one whose heads share Q tiles, one with other tiles (choose_tiles.c), one for gradients
    (choose_gradients.c). */
-enum { RULE_CLASSES = 31 };
+enum { RULE_CLASSES = 32 };
 
 /* True if launches of the choice may belong to classes. */
 bool choose_has_classes(const struct request *request, const struct choice *choice);

@@ -12,6 +12,7 @@ struct work {
     double items_per_sm; /* on average */
     double parts_per_sm; /* at most: items may be divided among the heads (templates/backward/parts_of_items.cuh) */
     double steps;        /* of a head, at most */
+    double keys;         /* of a head */
     double rounds;       /* items of the SM that has the most */
 };
 
@@ -27,6 +28,7 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
                          items / sm_count,
                          items * heads / kv_heads / sm_count,
                          cover((double)shape->len_q, found->block_m),
+                         (double)shape->len_kv,
                          cover(items, sm_count)};
 }
 
@@ -34,9 +36,13 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
    start more slowly, and no second launch has blocks that fill the SMs which the last items leave idle. */
 static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
+/* How many keys tiles of 96 have room for, in times of tiles of 128. */
+static double rounding_of_96(double keys) { return 96 * cover(keys, 96) / (128 * cover(keys, 128)); }
+
 static bool suits_three_launches(const struct knobs *found, const struct work *work) {
     enum {
-        LEAST_STEPS = 10,
+        LEAST_STEPS = 5,
+        LEAST_STEPS_OF_SHARED_HEADS = 10,
         LEAST_STEPS_OF_FEW_ITEMS = 16,
         LEAST_STEPS_IN_ORDER = 16,
         LEAST_STEPS_IN_CAUSAL_ORDER = 64
@@ -47,13 +53,19 @@ static bool suits_three_launches(const struct knobs *found, const struct work *w
     if (found->deterministic == 1)
         return work->steps < (causal ? LEAST_STEPS_IN_CAUSAL_ORDER : LEAST_STEPS_IN_ORDER) ||
                work->items_per_sm < (causal ? 3.5 : 1.25) || idle;
-    if (work->steps < LEAST_STEPS)
+    if (work->steps < (work->group > 1 ? LEAST_STEPS_OF_SHARED_HEADS : LEAST_STEPS))
         return true;
     /* Items of shared heads are long enough to be divided (templates/backward/shares.cuh). */
     if (causal && work->group > 1)
         return work->items_per_sm < 1 ? work->steps < LEAST_STEPS_OF_FEW_ITEMS
                                       : work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165);
-    return idle && ((work->group == 1 && work->items_per_sm < 1) || item_steps < 24); /* too short to be divided */
+    if (work->group > 1)
+        return idle && item_steps < 24; /* too short to be divided */
+    if (causal || work->items_per_sm < 1)
+        return idle && work->items_per_sm < 1;
+    const double rounding = rounding_of_96(work->keys);
+    return (rounding > 1.1 && work->steps < 10) ||
+           (rounding > 1 && idle && work->steps <= 16 && work->items_per_sm < 3);
 }
 
 /* Rows of 256 columns in clusters of two blocks. Clusters take whole items, so some have nothing to do at the end. */
@@ -108,6 +120,20 @@ static bool suits_short_steps(const struct knobs *found, const struct work *work
     return (work->queries <= 900 && work->items_per_sm <= 3.5) || (work->queries <= 1600 && work->items_per_sm <= 1);
 }
 
+/* In order, the first tile of keys stores dQ, so no launch clears its sums. Each later tile waits for those before it. Without a
+   mask all tiles of a head are equally long, and where many heads take turns, few of them wait. */
+static bool clears_dq(const struct knobs *found) {
+    return (adds_dq(found) || is_in_clusters(found)) && found->mask == mask_none && found->deterministic == 0;
+}
+
+static bool suits_order(const struct knobs *found, const struct work *work) {
+    enum { MOST_TILES = 2, MOST_TILES_OF_LONG_ROWS = 5 };
+    const bool long_rows = found->head_dim > 96 || found->head_dim_v > 96;
+    const double tiles = cover(work->keys, found->block_n);
+    return long_rows ? tiles <= MOST_TILES_OF_LONG_ROWS && work->items_per_sm >= 3.5
+                     : tiles <= MOST_TILES && work->items_per_sm >= 3.5 * tiles;
+}
+
 /* The first that suits is taken. */
 static const struct alternative {
     bool (*may_suit)(const struct knobs *found);
@@ -119,6 +145,7 @@ static const struct alternative {
     {is_one_launch, suits_three_launches, KNOB_block_n, 128, "few steps, or SMs that one launch would leave idle"},
     {is_in_clusters, leaves_clusters_idle, KNOB_dq_in, dq_in_dq_registers, "clusters that would be idle"},
     {adds_dq, suits_dq_launch, KNOB_dq_in, dq_in_dq_registers, "few tiles of keys"},
+    {clears_dq, suits_order, KNOB_deterministic, 1, "few tiles of keys of many heads"},
     {has_long_steps, suits_short_steps, KNOB_block_m, 64, "few queries for each tile of keys"},
 };
 _Static_assert(sizeof alternatives / sizeof *alternatives == GRADIENT_ALTERNATIVES, "a row for each");

@@ -79,7 +79,7 @@ const struct tuned_row *choose_measured_rows(struct att_session *session, const 
 
 /* choose_gradients.c */
 
-enum { GRADIENT_ALTERNATIVES = 4 };
+enum { GRADIENT_ALTERNATIVES = 5 };
 
 /* True for gradients whose schedule suits only long work. */
 bool choose_has_alternatives(const struct knobs *found);

@@ -958,7 +958,8 @@ Test(choose, short_gradients_take_another_schedule) {
     } cases[] = {
         {"head_dim=192", "batch=4 heads=10 len_q=4096 len_kv=4096", "_n96_"},
         {"head_dim=192", "batch=1 heads=3 len_q=4096 len_kv=4096", "_n96_"},              /* 129 items, for 132 SMs */
-        {"head_dim=192", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"},             /* eight steps */
+        {"head_dim=192", "batch=32 heads=10 len_q=256 len_kv=256", "_n128_"},             /* four steps */
+        {"head_dim=192", "batch=32 heads=10 len_q=257 len_kv=257", "_n96_"},              /* five steps */
         {"head_dim=192", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"},             /* 110 items */
         {"head_dim=192", "batch=4 heads=8 kv_heads=1 len_q=4096 len_kv=4096", "_n96_"},   /* 172 items, 512 steps */
         {"head_dim=192", "batch=1 heads=40 kv_heads=8 len_q=2048 len_kv=2048", "_n128_"}, /* 176 items, 160 steps */
@@ -973,10 +974,19 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=4 len_q=700 len_kv=700",
          "_n96_"}, /* 32 items, 88 steps */
         {"head_dim=192 mask=none", "batch=1 heads=22 kv_heads=11 len_q=700 len_kv=700",
-         "_n128_"},                                                            /* 88 items, 22 steps */
-        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},   /* ten steps */
-        {"head_dim=192", "batch=2 heads=16 len_q=1024 len_kv=1024", "_n128_"}, /* 352 items, three rounds, 16 steps */
-        {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},   /* 288 items, 27 steps */
+         "_n128_"},                                                           /* 88 items, 22 steps */
+        {"head_dim=192", "batch=24 heads=14 len_q=640 len_kv=640", "_n96_"},  /* ten steps */
+        {"head_dim=192", "batch=2 heads=16 len_q=1024 len_kv=1024", "_n96_"}, /* 352 items, three rounds, 16 steps */
+        {"head_dim=192 mask=none", "batch=2 heads=16 len_q=1024 len_kv=1024",
+         "_n128_"}, /* 11 tiles of 96 have room for 1056 keys */
+        {"head_dim=192 mask=none", "batch=2 heads=16 len_q=1056 len_kv=1056", "_n96_"},
+        {"head_dim=192 mask=none", "batch=32 heads=10 len_q=512 len_kv=512", "_n128_"}, /* room for 576 keys */
+        {"head_dim=192 mask=none", "batch=32 heads=10 len_q=600 len_kv=600", "_n96_"},
+        {"head_dim=192 mask=none", "batch=6 heads=12 len_q=450 len_kv=450", "_n96_"},   /* room for 480 keys, not 512 */
+        {"head_dim=192 mask=none", "batch=2 heads=10 len_q=1150 len_kv=1150", "_n96_"}, /* as much room */
+        {"head_dim=192 mask=none", "batch=2 heads=10 len_q=1280 len_kv=1280", "_n96_"}, /* 280 items of 20 steps */
+        {"head_dim=192 mask=none", "batch=4 heads=12 len_q=1024 len_kv=1024", "_n96_"}, /* 528 items */
+        {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},            /* 288 items, 27 steps */
         {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=8 len_q=2048 len_kv=2048",
          "_n96_"},                                                                        /* 176 items, 128 steps */
         {"head_dim=192", "batch=8 heads=32 kv_heads=8 len_q=1024 len_kv=1024", "_n128_"}, /* 704 items, 64 steps */
@@ -1068,6 +1078,18 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=128 mask=none", "batch=1 heads=8 kv_heads=1 len_q=640 len_kv=640", "_dq_memory_"},    /* 40 parts */
         {"head_dim=128 mask=none", "batch=1 heads=4 len_q=2048 len_kv=2048", "_dq_registers_"},          /* 64 items */
         {"head_dim=128 mask=none", "batch=1 heads=5 len_q=2048 len_kv=2048", "_dq_memory_"},             /* 80 items */
+        {"head_dim=128 mask=none", "batch=1 heads=116 len_q=512 len_kv=512", "_none_deterministic1_"},   /* 464 items */
+        {"head_dim=128 mask=none", "batch=1 heads=115 len_q=512 len_kv=512", "_none_flash_async_"},      /* 460 items */
+        {"head_dim=104 mask=none", "batch=8 heads=16 len_q=640 len_kv=640", "_none_deterministic1_"}, /* five tiles */
+        {"head_dim=128 mask=none", "batch=8 heads=16 len_q=641 len_kv=641", "_none_flash_async_"},    /* six tiles */
+        {"head_dim=256 mask=none", "batch=8 heads=16 len_q=640 len_kv=640", "_none_deterministic1_"},
+        {"head_dim=64 mask=none", "batch=32 heads=16 len_q=128 len_kv=128", "_none_deterministic1_"}, /* 512 items */
+        {"head_dim=64 mask=none", "batch=1 heads=461 len_q=256 len_kv=256", "_none_flash_async_"},    /* 922 items */
+        {"head_dim=64 mask=none", "batch=1 heads=462 len_q=256 len_kv=256", "_none_deterministic1_"}, /* 924 items */
+        {"head_dim=96 mask=none", "batch=64 heads=16 len_q=257 len_kv=257", "_none_flash_async_"},    /* three tiles */
+        {"head_dim=64 head_dim_v=128 mask=none", "batch=16 heads=16 len_q=257 len_kv=257", "_none_deterministic1_"},
+        {"head_dim=192 mask=none", "batch=16 heads=16 len_q=600 len_kv=600", "_none_flash_async_"}, /* not faster */
+        {"head_dim=128 mask=none dropout=1", "batch=32 heads=16 len_q=512 len_kv=512", "_none_dropout1_flash_async_"},
         {"head_dim=128 dropout=1", "batch=1 heads=4 len_q=512 len_kv=512", "_dq_memory_"}, /* not measured */
         {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},  /* not measured */
     };
