@@ -2,8 +2,9 @@
 
     python3 bench/bench_backward.py                          bf16, d 64 to 256, 512 to 16384 tokens a sequence, full and causal
     python3 bench/bench_backward.py --only gqa               eight heads that share K and V; likewise `few`, one sequence of few heads,
-                                                             `few_kv`, few K/V heads of many heads each, and `off_grid`, lengths and
-                                                             heads that are no powers of two
+                                                             `few_kv`, few K/V heads of many heads each, `short`, many heads of
+                                                             short sequences, and `off_grid`, lengths and heads that are no
+                                                             powers of two
     python3 bench/bench_backward.py --only d128 --only causal
     python3 bench/bench_backward.py --fa3 LIBRARY            FlashAttention-3 as well (fa3.py says how)
     python3 bench/bench_backward.py --schedule "block_m=64 threads=256"   in place of the library's choice
@@ -38,7 +39,7 @@ import attile.torch  # noqa: E402
 import side_cuda  # noqa: E402
 
 TOKENS, COLUMNS, CHECKED, MOST_ERROR, PEAKED = 16384, 2048, 2048, 1e-2, 16
-GROUPS = {"grid", "gqa", "few", "few_kv", "off_grid"}
+GROUPS = {"grid", "gqa", "few", "few_kv", "short", "off_grid"}
 # one element, of a tensor
 ODD = {"nan": ("d_o", math.nan), "nan_q": ("q", math.nan), "nan_k": ("k", math.nan), "nan_v": ("v", math.nan),
        "inf_k": ("k", math.inf)}
@@ -70,10 +71,11 @@ def cases():
     grid = [("grid", d, TOKENS // length, max(1, COLUMNS // d), 1, length) for d in (64, 96, 128, 192, 256) for length in (512, 2048, 4096, 16384)]
     gqa = [("gqa", d, TOKENS // length, COLUMNS // d, 8, length) for d in (64, 128, 256) for length in (1024, 4096)]
     few = [("few", d, 1, heads, 1, length) for d in (64, 128, 256) for heads, length in ((8, 512), (8, 2048), (16, 1024), (4, 4096))]
-    off_grid = [("off_grid", d, batch, heads, 1, length) for d in (64, 128, 256) for batch, heads, length in ((4, 12, 777), (3, 28, 1500), (1, 12, 3000))]
+    short = [("short", d, batch, heads, 1, length) for d in (64, 96, 128, 192, 256) for batch, heads, length in ((64, 32, 128), (6, 24, 640))]
+    off_grid = [("off_grid", d, batch, heads, 1, length) for d in (64, 96, 128, 192, 256) for batch, heads, length in ((4, 12, 777), (3, 28, 1500), (1, 12, 3000))]
     few_kv = [("few_kv", d, batch, heads, shared_by, length) for d in (64, 128, 256)
               for batch, heads, shared_by, length in ((1, 32, 8, 2048), (1, 32, 4, 2048), (1, 32, 4, 4096), (1, 28, 7, 4096), (1, 40, 5, 2500), (1, 8, 8, 8192))]
-    for group, head_dim, batch, heads, shared_by, length in grid + gqa + few + few_kv + off_grid:
+    for group, head_dim, batch, heads, shared_by, length in grid + gqa + few + few_kv + short + off_grid:
         for causal in (False, True):
             yield Case(group, head_dim, batch, heads, heads // shared_by, length, causal)
 
