@@ -46,9 +46,9 @@ __device__ __forceinline__ int heads_in_turn(const attention_params &p, int head
     if (heads * tiles <= few &&
         (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
         return heads;
-    const int most = (LAST_TILES_OF_FEW_HEADS + tiles - 1) / tiles;               //$ if mask == custom_mask
-    return max((LAST_TILES + tiles - 1) / tiles, min(most, FEW_HEADS)); //$ if mask == custom_mask
-    return (LAST_TILES + tiles - 1) / tiles;                            //$ else
+    const int last = (LAST_TILES + tiles - 1) / tiles;
+    return max(last, min((LAST_TILES_OF_FEW_HEADS + tiles - 1) / tiles, FEW_HEADS)); //$ if mask == custom_mask
+    return last;                                                                     //$ else
 }
 
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {

@@ -1575,7 +1575,8 @@ __device__ __forceinline__ int heads_in_turn(const attention_params &p, int head
     if (heads * tiles <= few &&
         (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
         return heads;
-    return (LAST_TILES + tiles - 1) / tiles;
+    const int last = (LAST_TILES + tiles - 1) / tiles;
+    return last;
 }
 
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
@@ -1701,8 +1702,6 @@ __device__ __forceinline__ bool suits_shares(int steps, int longest, bool stays_
 // backward/shares_causal.cuh
 
 constexpr int MOST_SHARED_ITEMS = 2; // per block: more items than that are even enough, since the longest come first
-static_assert(FEW_TILES >= MOST_SHARED_ITEMS * MOST_SHARES, "find_step() takes all of these to be ordered by length");
-
 constexpr int COST_OF_PART = 5; // what a part with some of the heads costs besides its steps, in steps
 
 // True if items in parts, which have some of the heads each, are done sooner than in `now` steps of every block. steps: of all items.
@@ -1721,7 +1720,7 @@ __device__ __forceinline__ Shares shares_of(const attention_params &p) {
     const int heads = p.batch * p.kv_heads, items = heads * ((p.len_kv + BLOCK_N - 1) / BLOCK_N);
     const int blocks = min(static_cast<int>(gridDim.x), MOST_SHARES), longest = ITEM_START + steps_of_tile(p, 0);
     const int parts = parts_of_heads(p);
-    const bool few = items <= MOST_SHARED_ITEMS * blocks;
+    const bool few = items <= min(MOST_SHARED_ITEMS * blocks, LAST_TILES); // find_step() takes all of these to be ordered by length
     if (!few && parts == 1)
         return {items, 1, 0, 0, 1};
     const long long total = steps_of_items(p);

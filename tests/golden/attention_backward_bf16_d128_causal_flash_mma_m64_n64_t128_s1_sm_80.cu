@@ -631,7 +631,8 @@ __device__ __forceinline__ int heads_in_turn(const attention_params &p, int head
     if (heads * tiles <= few &&
         (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
         return heads;
-    return (LAST_TILES + tiles - 1) / tiles;
+    const int last = (LAST_TILES + tiles - 1) / tiles;
+    return last;
 }
 
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
