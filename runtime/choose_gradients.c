@@ -36,36 +36,43 @@ static struct work work_of(const struct knobs *found, const struct shape *shape)
    start more slowly, and no second launch has blocks that fill the SMs which the last items leave idle. */
 static bool is_one_launch(const struct knobs *found) { return found->block_n == 96; }
 
+/* True if a tenth of the SMs would be idle, were items not divided. */
+static bool leaves_sms_idle(const struct work *work) { return 10 * work->items_per_sm < 9 * work->rounds; }
+
+static bool suits_three_in_order(bool causal, const struct work *work) {
+    return work->steps < (causal ? 64 : 16) || work->items_per_sm < (causal ? 3.5 : 1.25) || leaves_sms_idle(work);
+}
+
+/* Under a causal mask, items of shared heads are long enough to be divided (templates/backward/shares.cuh). */
+static bool suits_three_for_shared_heads(bool causal, const struct work *work) {
+    const double item_steps = work->group * work->steps;
+    if (work->steps < 10)
+        return true;
+    if (!causal)
+        return item_steps < 24 && leaves_sms_idle(work);
+    if (work->items_per_sm < 1)
+        return work->steps < 16;
+    return work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165);
+}
+
 /* How many keys tiles of 96 have room for, in times of tiles of 128. */
 static double rounding_of_96(double keys) { return 96 * cover(keys, 96) / (128 * cover(keys, 128)); }
 
-static bool suits_three_launches(const struct knobs *found, const struct work *work) {
-    enum {
-        LEAST_STEPS = 5,
-        LEAST_STEPS_OF_SHARED_HEADS = 10,
-        LEAST_STEPS_OF_FEW_ITEMS = 16,
-        LEAST_STEPS_IN_ORDER = 16,
-        LEAST_STEPS_IN_CAUSAL_ORDER = 64
-    };
-    const bool causal = found->mask == mask_causal;
-    const double item_steps = work->group * work->steps;
-    const bool idle = 10 * work->items_per_sm < 9 * work->rounds; /* a tenth of the SMs, if items are not divided */
-    if (found->deterministic == 1)
-        return work->steps < (causal ? LEAST_STEPS_IN_CAUSAL_ORDER : LEAST_STEPS_IN_ORDER) ||
-               work->items_per_sm < (causal ? 3.5 : 1.25) || idle;
-    if (work->steps < (work->group > 1 ? LEAST_STEPS_OF_SHARED_HEADS : LEAST_STEPS))
+static bool suits_three_for_other_heads(bool causal, const struct work *work) {
+    if (work->steps < 5)
         return true;
-    /* Items of shared heads are long enough to be divided (templates/backward/shares.cuh). */
-    if (causal && work->group > 1)
-        return work->items_per_sm < 1 ? work->steps < LEAST_STEPS_OF_FEW_ITEMS
-                                      : work->steps < 32 || (work->items_per_sm < 2 && item_steps < 165);
-    if (work->group > 1)
-        return idle && item_steps < 24; /* too short to be divided */
     if (causal || work->items_per_sm < 1)
-        return idle && work->items_per_sm < 1;
+        return work->items_per_sm < 1 && leaves_sms_idle(work);
     const double rounding = rounding_of_96(work->keys);
-    return (rounding > 1.1 && work->steps < 10) ||
-           (rounding > 1 && idle && work->steps <= 16 && work->items_per_sm < 3);
+    return (work->steps < 10 && rounding > 1.1) ||
+           (work->steps <= 16 && rounding > 1 && work->items_per_sm < 3 && leaves_sms_idle(work));
+}
+
+static bool suits_three_launches(const struct knobs *found, const struct work *work) {
+    const bool causal = found->mask == mask_causal;
+    if (found->deterministic == 1)
+        return suits_three_in_order(causal, work);
+    return work->group > 1 ? suits_three_for_shared_heads(causal, work) : suits_three_for_other_heads(causal, work);
 }
 
 /* Rows of 256 columns in clusters of two blocks. Clusters take whole items, so some have nothing to do at the end. */
