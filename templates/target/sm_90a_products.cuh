@@ -15,9 +15,18 @@
 //$ end
 //$ end
 
+// Whether the functions below have a product of N columns.
+template <int N> constexpr bool HAS_PRODUCT = false;
+//$ for n below 33
+//$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
+template <> constexpr bool HAS_PRODUCT<${8 * n}> = true;
+//$ end
+//$ end
+
 // sum (64, N) = a b, plus sum if KEEP.
 template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     //$ for n below 33
     //$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
     if constexpr (N == ${8 * n})
@@ -36,6 +45,7 @@ __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long
 
 template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     //$ for n below 33
     //$ if n > 0 and 8 * n in [step_m, step_n, sum_columns, sum_columns_v, dq_columns, d_weight_keys]
     if constexpr (N == ${8 * n})

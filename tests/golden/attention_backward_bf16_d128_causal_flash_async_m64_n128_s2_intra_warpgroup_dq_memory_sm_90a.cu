@@ -1448,9 +1448,15 @@ __device__ __forceinline__ void release(Barrier *empty) {
                  "%56, %57, %58, %59, " \
                  "%60, %61, %62, %63}, "
 
+// Whether the functions below have a product of N columns.
+template <int N> constexpr bool HAS_PRODUCT = false;
+template <> constexpr bool HAS_PRODUCT<64> = true;
+template <> constexpr bool HAS_PRODUCT<128> = true;
+
 // sum (64, N) = a b, plus sum if KEEP.
 template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     if constexpr (N == 64)
         asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " SUM_OF_64
                      "%32, %33, %34, 1, 1, %35, %36;"
@@ -1489,6 +1495,7 @@ __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long
 
 template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     if constexpr (N == 64)
         asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " SUM_OF_64
                      "{%32, %33, %34, %35}, %36, %37, 1, 1, %38;"

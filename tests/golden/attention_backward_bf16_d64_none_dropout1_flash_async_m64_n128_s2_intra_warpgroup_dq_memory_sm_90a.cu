@@ -1282,9 +1282,14 @@ __device__ __forceinline__ void release(Barrier *empty) {
                  "%24, %25, %26, %27, " \
                  "%28, %29, %30, %31}, "
 
+// Whether the functions below have a product of N columns.
+template <int N> constexpr bool HAS_PRODUCT = false;
+template <> constexpr bool HAS_PRODUCT<64> = true;
+
 // sum (64, N) = a b, plus sum if KEEP.
 template <int N, bool KEEP, bool A_TRANSPOSED, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long a, unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     if constexpr (N == 64)
         asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " SUM_OF_64
                      "%32, %33, %34, 1, 1, %35, %36;"
@@ -1302,6 +1307,7 @@ __device__ __forceinline__ void wgmma_ss(float (&sum)[N / 2], unsigned long long
 
 template <int N, bool KEEP, bool B_TRANSPOSED, bool OF_BFLOAT16>
 __device__ __forceinline__ void wgmma_rs(float (&sum)[N / 2], const unsigned (&a)[4], unsigned long long b) {
+    static_assert(HAS_PRODUCT<N>);
     if constexpr (N == 64)
         asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " SUM_OF_64
                      "{%32, %33, %34, %35}, %36, %37, 1, 1, %38;"
