@@ -985,8 +985,15 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=192 mask=none", "batch=6 heads=12 len_q=450 len_kv=450", "_n96_"},   /* room for 480 keys, not 512 */
         {"head_dim=192 mask=none", "batch=2 heads=10 len_q=1150 len_kv=1150", "_n96_"}, /* as much room */
         {"head_dim=192 mask=none", "batch=2 heads=10 len_q=1280 len_kv=1280", "_n96_"}, /* 280 items of 20 steps */
-        {"head_dim=192 mask=none", "batch=4 heads=12 len_q=1024 len_kv=1024", "_n96_"}, /* 528 items */
-        {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"},            /* 288 items, 27 steps */
+        {"head_dim=192 mask=none", "batch=1 heads=38 len_q=1024 len_kv=1024", "_n96_"}, /* 418 items */
+        {"head_dim=192 mask=none", "batch=2 heads=16 len_q=960 len_kv=960", "_n96_"},   /* room for 960 keys */
+        {"head_dim=192 mask=none", "batch=32 heads=10 len_q=1000 len_kv=512", "_n96_"}, /* 16 steps */
+        {"head_dim=192 mask=none", "batch=1 heads=5 len_q=2048 len_kv=2048", "_n128_"}, /* 110 items */
+        {"head_dim=192 mask=none", "batch=16 heads=32 kv_heads=8 len_q=576 len_kv=576", "_n128_"}, /* nine steps */
+        {"head_dim=192 mask=none", "batch=16 heads=32 kv_heads=8 len_q=577 len_kv=577", "_n96_"},
+        {"head_dim=192 mask=none", "batch=1 heads=22 kv_heads=11 len_q=780 len_kv=780",
+         "_n96_"},                                                           /* 99 items, 26 steps */
+        {"head_dim=192", "batch=2 heads=8 len_q=1700 len_kv=1700", "_n96_"}, /* 288 items, 27 steps */
         {"head_dim=192 mask=none", "batch=1 heads=32 kv_heads=8 len_q=2048 len_kv=2048",
          "_n96_"},                                                                        /* 176 items, 128 steps */
         {"head_dim=192", "batch=8 heads=32 kv_heads=8 len_q=1024 len_kv=1024", "_n128_"}, /* 704 items, 64 steps */
@@ -1090,6 +1097,7 @@ Test(choose, short_gradients_take_another_schedule) {
         {"head_dim=64 head_dim_v=128 mask=none", "batch=16 heads=16 len_q=257 len_kv=257", "_none_deterministic1_"},
         {"head_dim=192 mask=none", "batch=16 heads=16 len_q=600 len_kv=600", "_none_flash_async_"}, /* not faster */
         {"head_dim=128 mask=none dropout=1", "batch=32 heads=16 len_q=512 len_kv=512", "_none_dropout1_flash_async_"},
+        {"head_dim=128", "batch=32 heads=16 len_q=512 len_kv=512", "_causal_flash_async_"},
         {"head_dim=128 dropout=1", "batch=1 heads=4 len_q=512 len_kv=512", "_dq_memory_"}, /* not measured */
         {"head_dim=64 layout=padded", "batch=2 heads=32 len_q=512 len_kv=512", "_m128_"},  /* not measured */
     };
