@@ -285,23 +285,29 @@ Test(backward_async, queries_that_see_no_key_have_no_gradient_in_order) {
 
 /* More tiles than are ordered by length across heads (templates/backward/order_of_tiles.cuh). */
 Test(backward_async, tiles_of_many_heads_are_all_computed) {
-    static const char *const schedules[][2] = {
-        {"mask=causal target=sm_90a", "algorithm=flash_async"},
-        {"mask=causal target=sm_90a", "algorithm=flash_async block_m=64"}, /* dQ in turn */
-        {"mask=causal target=sm_90a deterministic=1", "algorithm=flash_async"},
-        {"mask=causal target=sm_90a deterministic=1", "algorithm=flash_async block_m=64"},
-        {"mask=causal target=sm_80", "algorithm=flash_mma"},
-        {"mask='k <= q and q - k < 100' target=sm_90a", "algorithm=flash_async"},
+    static const struct {
+        const char *words, *schedule;
+        int heads; /* of two tiles each */
+    } cases[] = {
+        {"mask=causal target=sm_90a", "algorithm=flash_async", 400},
+        {"mask=causal target=sm_90a", "algorithm=flash_async block_m=64", 400}, /* dQ in turn */
+        {"mask=causal target=sm_90a deterministic=1", "algorithm=flash_async", 400},
+        {"mask=causal target=sm_90a deterministic=1", "algorithm=flash_async block_m=64", 400},
+        {"mask=causal target=sm_80", "algorithm=flash_mma", 400},
+        {"mask='k <= q and q - k < 100' target=sm_90a", "algorithm=flash_async", 800},
     };
-    static const struct shape shape = {.batch = 8, .heads = 100, .kv_heads = 100, .len_q = 130, .len_kv = 130};
-    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct shape shape = {
+            .batch = 4, .heads = cases[i].heads / 4, .kv_heads = cases[i].heads / 4, .len_q = 130, .len_kv = 130};
         char problem[128];
-        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=8 %s", schedules[i][0]);
-        check_shape(problem, schedules[i][1], &shape, 0);
+        snprintf(problem, sizeof problem, "family=attention_backward dtype=bf16 head_dim=8 %s", cases[i].words);
+        check_shape(problem, cases[i].schedule, &shape, 0);
     }
-    /* Queries that do not fit in the L2 cache: in order, the heads have two turns, of 41 and 40; without order, 33 take turns. */
+    /* Queries that do not fit in the L2 cache: 33 heads take turns at the end; in order, all have two turns, of 41 and 40. */
+    static const struct shape longer_rows = {.batch = 41, .heads = 1, .kv_heads = 1, .len_q = 511, .len_kv = 130};
+    check_shape("family=attention_backward dtype=bf16 head_dim=256 target=sm_90a mask=causal", "algorithm=flash_async",
+                &longer_rows, 0);
     static const struct shape long_rows = {.batch = 81, .heads = 1, .kv_heads = 1, .len_q = 511, .len_kv = 130};
-    check_shape(LONG_ROWS "mask=causal", "algorithm=flash_async", &long_rows, 0);
     check_shape(LONG_ROWS "mask=causal deterministic=1", "algorithm=flash_async", &long_rows, 0);
 }
 
