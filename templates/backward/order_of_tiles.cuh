@@ -41,14 +41,18 @@ constexpr int LAST_TILES_OF_FEW_HEADS = 768; // six per multiprocessor //$ if ma
 constexpr int FEW_HEADS = 22; // three clusters read the queries of each at a time //$ if by_cluster
 constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time   //$ else
 
-// Returns how many heads, the last ones, take turns.
+// Returns how many heads, the last ones, take turns: each of them has its longest tile computed, then its next one. //$ if mask == causal
+// Returns how many heads, the last ones, take turns: each of them has its first tile computed, then its next one.   //$ else
 __device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
     if (heads * tiles <= few &&
         (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
         return heads;
-    const int last = (LAST_TILES + tiles - 1) / tiles;
-    return max(last, min((LAST_TILES_OF_FEW_HEADS + tiles - 1) / tiles, FEW_HEADS)); //$ if mask == custom_mask
-    return last;                                                                     //$ else
+    //$ if mask == custom_mask
+    const int last = (LAST_TILES + tiles - 1) / tiles, last_of_few = (LAST_TILES_OF_FEW_HEADS + tiles - 1) / tiles;
+    return max(last, min(last_of_few, FEW_HEADS));
+    //$ else
+    return (LAST_TILES + tiles - 1) / tiles;
+    //$ end
 }
 
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {

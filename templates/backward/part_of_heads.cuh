@@ -8,7 +8,7 @@ constexpr int FEW_PARTS = 528; // four per multiprocessor: so many are ordered b
 // Returns the tile of part n, as if parts were further heads: they are ordered as tiles of these would be.
 __device__ __forceinline__ TileOfHead part_in_order(const attention_params &all, int n, int parts) {
     const int tiles = (all.len_kv + BLOCK_N - 1) / BLOCK_N, heads = all.batch * all.kv_heads * parts;
-    return tile_in_order(all, n, heads, tiles, parts); //$ if dq_ordered
+    return tile_in_order(all, n, heads, tiles, parts);      //$ if dq_ordered
     return tile_in_order(all, n, heads, tiles, FEW_PARTS);  //$ elif mask == causal
     return tile_in_order(all, n, heads, tiles);             //$ else
 }

@@ -1577,13 +1577,12 @@ constexpr int FEW_TILES = 768, LAST_TILES = 264; // six and two per multiprocess
 // Where more heads take turns, each tile reads its queries from memory, unless those of all heads stay in the L2 cache.
 constexpr int FEW_HEADS = 44; // three blocks read the queries of each at a time
 
-// Returns how many heads, the last ones, take turns.
+// Returns how many heads, the last ones, take turns: each of them has its longest tile computed, then its next one.
 __device__ __forceinline__ int heads_in_turn(const attention_params &p, int heads, int tiles, int few) {
     if (heads * tiles <= few &&
         (heads * tiles <= LAST_TILES || heads <= FEW_HEADS || bytes_of_queries(p, p.batch * p.heads) <= L2_BYTES))
         return heads;
-    const int last = (LAST_TILES + tiles - 1) / tiles;
-    return last;
+    return (LAST_TILES + tiles - 1) / tiles;
 }
 
 __device__ __forceinline__ TileOfHead tile_in_order(const attention_params &p, int n, int heads, int tiles, int few = FEW_TILES) {
