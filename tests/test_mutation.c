@@ -232,6 +232,9 @@ static const struct {
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"}, /* in order */
     {BACKWARD_90A "mask=causal head_dim=104 deterministic=1", "heads=4,kv_heads=2,len_q=300,len_kv=500"},
     {BACKWARD_90A "mask=causal head_dim=8 deterministic=1 block_m=64", "heads=4,kv_heads=2,len_q=300,len_kv=300"},
+    {BACKWARD_90A "mask=causal head_dim=8 head_dim_v=104 deterministic=1",
+     "heads=4,kv_heads=2,len_q=300,len_kv=500"}, /* one consumer multiplies dQ */
+    {BACKWARD_90A "mask=none head_dim=8 head_dim_v=104", "heads=2,len_q=150,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=8 dq_in=dq_registers", "heads=3,len_q=300,len_kv=300"},
     {BACKWARD_90A "mask=causal head_dim=136 block_n=128", "heads=3,len_q=260,len_kv=260"},
     {BACKWARD_90A "mask=none head_dim=256 dq_in=dq_registers",
@@ -627,6 +630,65 @@ Test(mutation, each_is_of_something) {
     }
     for (int m = 0; m < MUTATIONS; m++)
         cr_expect(used[m], "no template has %s", mutations[m].text);
+}
+
+/* Writes the marker of a line that some mutation changes. */
+static void mark(char *marker, size_t size, int file, int at) { snprintf(marker, size, "/*line %d of %d*/", at, file); }
+
+static bool has_mutant(const struct lines *lines, int at) {
+    char mutant[512];
+    bool any = false;
+    for (int m = 0; !any && m < MUTATIONS; m++)
+        any =
+            mutate(lines->text[at], &mutations[m], mutant, sizeof mutant) && !may_be_left_out(&mutations[m], lines, at);
+    return any;
+}
+
+/* Copies the template with a marker in each line that has a mutant. */
+static void write_marked(const char *folder, const struct lines *lines, int number) {
+    char path[512], marker[64];
+    snprintf(path, sizeof path, "%s/%s", folder, lines->file);
+    FILE *file = fopen(path, "w");
+    cr_assert(file, "%s", path);
+    for (int at = 0; at < lines->count; at++) {
+        const char *line = lines->text[at];
+        int indent = (int)strspn(line, " ");
+        mark(marker, sizeof marker, number, at);
+        fprintf(file, "%.*s%s%s", indent, line, has_mutant(lines, at) ? marker : "", line + indent);
+    }
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* A share of the mutants runs each time; this looks at all of them. */
+Test(mutation, each_is_in_a_variant) {
+    static struct lines lines;
+    static struct text sources[VARIANTS];
+    char folder[] = "/tmp/attile-marked-XXXXXX", command[512], marker[64];
+    if (part_number() != 1)
+        cr_skip_test("the first part does it");
+    cr_assert(mkdtemp(folder));
+    snprintf(command, sizeof command, "cp -r %s/templates/. %s", SOURCE_DIR, folder);
+    cr_assert_eq(system(command), 0);
+    for (int i = 0; i < FILES; i++) {
+        read_template(&lines, files[i]);
+        write_marked(folder, &lines, i);
+    }
+    for (int v = 0; v < VARIANTS; v++)
+        cr_assert(emitted(folder, v, &sources[v]), "%s", text_string(&sources[v]));
+    for (int i = 0; i < FILES; i++) {
+        read_template(&lines, files[i]);
+        for (int at = 0; at < lines.count; at++) {
+            bool any = !has_mutant(&lines, at);
+            mark(marker, sizeof marker, i, at);
+            for (int v = 0; !any && v < VARIANTS; v++)
+                any = strstr(text_string(&sources[v]), marker);
+            cr_expect(any, "no variant has %s, line %d: %s", lines.file, at + 1, lines.text[at]);
+        }
+    }
+    for (int v = 0; v < VARIANTS; v++)
+        text_free(&sources[v]);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_expect_eq(system(command), 0);
 }
 
 Test(mutation, nothing_can_be_left_out) {
