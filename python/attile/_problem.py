@@ -191,12 +191,15 @@ def param_type(name: str, dtype: str) -> str:
     return _PARAM_TYPES[dtype]
 
 
-def hints(sizes: Sizes, alignment: int) -> str:
+def hints(sizes: Sizes, alignment: int, counts_tiles: bool = False) -> str:
     """The hints that the choice of a kernel may use. Lengths are rounded up to one of four steps to each power of two,
-    so that a sequence that grows token by token asks for few kernels."""
+    so that a sequence that grows token by token asks for few kernels. counts_tiles: up to 2048, rounded to 32, which
+    divides all tiles; the choice of gradients depends on how many tiles there are."""
 
     def rounded(length: int) -> int:
         step = max(16, 1 << (length - 1).bit_length()) // 8  # 256, 320, 384, 448, 512, 640, ...
+        if counts_tiles and length <= 2048:
+            step = min(step, 32)
         return max(16, -(-length // step) * step)
 
     said = (f"batch={sizes.batch} heads={sizes.heads} kv_heads={sizes.kv_heads} "

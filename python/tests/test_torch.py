@@ -207,6 +207,20 @@ def test_gradients_by_every_way(device):
         attile.attention(q, k, v)
 
 
+def test_the_choice_of_gradients_knows_how_many_tiles_there_are(device, monkeypatch):
+    """288 and 320 keys are as many tiles of 128, and not of 96; 2560 is a length of the forward pass."""
+    from attile.session import Session
+
+    asked = []
+    find = Session.find
+    monkeypatch.setattr(Session, "find", lambda self, problem, *how: asked.append(problem) or find(self, problem, *how))
+    for len_q, len_kv in ((20, 257), (2049, 16)):
+        q, k, v = (x.requires_grad_() for x in tensors(device, len_q=len_q, len_kv=len_kv))
+        attile.attention(q, k, v).sum().backward()
+    said = [problem.split("len_q=")[1] for problem in asked]
+    assert said == ["20 len_kv=320", "20 len_kv=288", "2560 len_kv=16", "2560 len_kv=16"]
+
+
 def test_gradients_that_there_are_no_kernels_for(device):
     q, k, v = (x.requires_grad_() for x in tensors(device))
     gates = torch.rand(4, device=device, requires_grad=True)

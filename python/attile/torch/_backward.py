@@ -111,7 +111,7 @@ def _prepare(
     problem = (
         f"family=attention_backward dtype={knob_of_dtype(q.dtype, 'q')} head_dim={q.shape[3]} head_dim_v={v.shape[3]} "
         f"deterministic={deterministic} {inputs.layout} {rule} {f'wants={quoted(wants)} ' if wants else ''}"
-        f"{hints(inputs.sizes, alignment)}"
+        f"{hints(inputs.sizes, alignment, counts_tiles=True)}"
     )
     session = session_for(q.device if q.device == "host" else "cuda", q.ordinal)
     handle = session.find(problem, schedule or None)
