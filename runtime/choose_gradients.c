@@ -1,5 +1,5 @@
 /* choose_gradients: schedules of flash_async gradients for little work; the default suits long work. Measured on an H200
-   (docs/performance-notes.md). */
+   (docs/performance-notes-gradients.md). */
 #include "choose_parts.h"
 #include "session.h"
 
