@@ -3,6 +3,7 @@
    tests of many tiles and of items in parts. */
 #include "attile.h"
 #include "check.h"
+#include "helper_folder.h"
 #include "session.h"
 #include "workload.h"
 
@@ -18,10 +19,13 @@
 enum { H = 2, LQ = 150, LK = 300, D = 64, MOST_D = 256, ROWS = H * LK, BYTES = 4 * ROWS * MOST_D, WORKSPACE = 1 << 20 };
 enum { Q, K, V, O, D_O, DQ, DK, DV, TENSORS };
 
+TestSuite(backward_async, .init = folder_enter, .fini = folder_leave);
+
+/* Sessions with different seeds find what the first of a test has compiled. */
 static att_session *open_host(uint64_t seed) {
     att_session *session;
     struct att_options options = {
-        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_seed = seed, .no_disk_cache = 1};
+        .size = sizeof options, .device = ATT_DEVICE_HOST, .host_seed = seed, .cache_dir = folder_path()};
     cr_assert_eq(att_open(&options, &session), ATT_OK);
     return session;
 }

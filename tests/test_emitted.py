@@ -24,6 +24,7 @@ WHOLE = {"attention_params", "attention_tma_params", "attention_param", "tensor_
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 NAME = re.compile(r"[A-Za-z_]\w*")
 FILE = re.compile(r"\b[\w/]+\.(?:cuh|cu|h)\b")
+DEFINITION = re.compile(r"^(?:template <[^\n]*>\s)?__device__ [^;{}=\n]*?\b(\w+)\(", re.M)
 FIELDS = re.compile(r"    [A-Za-z_][\w<>:, *&]*\s[*&]?\w+(\[[^\]]*\])*(,\s*[*&]?\w+(\[[^\]]*\])*)*;\s*")
 
 
@@ -34,6 +35,30 @@ def fields(code):
             if struct.group(1) not in WHOLE and FIELDS.fullmatch(line):
                 plain = re.sub(r"\[[^\]]*\]|<[^>]*>", "", line).strip().rstrip(";")
                 yield from ((struct.group(1), NAME.findall(part)[-1]) for part in plain.split(","))
+
+
+def arguments(code, begin):
+    """Returns how many arguments stand between the parenthesis before `begin` and its end. No type here has a comma."""
+    depth, count = 1, 0 if code[begin] == ")" else 1
+    for i in range(begin, len(code)):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(code[i], 0)
+        if depth == 0:
+            return count
+        count += depth == 1 and code[i] == ","
+    raise ValueError(code[begin : begin + 80])
+
+
+def unused_overloads(code):
+    """Yields (function, number of parameters) where a name is defined several times, and no call has so many arguments."""
+    defined, called = collections.defaultdict(set), collections.defaultdict(set)
+    places = {match.end(1): match.group(1) for match in DEFINITION.finditer(code)}
+    for place, name in places.items():
+        defined[name].add(arguments(code, place + 1))
+    for name in (name for name, counts in defined.items() if len(counts) > 1):
+        for call in re.finditer(rf"(?<!\.)\b{name}(?:<[^<>()]*>)?\(", code):
+            if call.start() + len(name) not in places:
+                called[name].add(arguments(code, call.end()))
+        yield from ((name, count) for count in defined[name] - called[name])
 
 
 def unused(source):
@@ -48,6 +73,7 @@ def unused(source):
     defined += [("constant", name) for text in re.findall(r"\bconstexpr [^;]*;", code) for name in re.findall(r"(\w+) = ", text)]
     defined += [(f"field of {struct}", name) for struct, name in fields(code)]
     found = [f"{what} {name} is not used" for what, name in defined if count[name] < 2]
+    found += [f"function {name} of {count} parameters is not used" for name, count in unused_overloads(code)]
     known, files = set(NAME.findall(code + header)), set(FILE.findall(header))
     for comment in COMMENT.findall(body):
         found += [f"a comment names {name}, which is not spliced" for name in FILE.findall(comment) if name not in files]
@@ -95,6 +121,8 @@ class Emitted(unittest.TestCase):
         head = "/* k\n   x/part.cuh\n*/\n"
         for body, what in [
             ("__device__ int lonely(int x) { return x; }", "function lonely is not used"),
+            ("__device__ int f(int a) { return a; }\n__device__ int f(int a, S<2> b) { return a; }\nint x = f(1);",
+             "function f of 2 parameters is not used"),
             ("struct Lonely {};", "type Lonely is not used"),
             ("using Lonely = int;", "type Lonely is not used"),
             ("constexpr int LONELY = 1;", "constant LONELY is not used"),

@@ -4,7 +4,7 @@
 //$ if dq_ordered
 
 // Adds floats in shared memory to sums, or stores them if they are the first.
-__device__ __forceinline__ void add_or_store(float *to, const void *from, int bytes, bool first) {
+__device__ __forceinline__ void tma_add_or_store(float *to, const void *from, int bytes, bool first) {
     if (first)
         tma_store_floats(to, from, bytes);
     else
@@ -30,17 +30,17 @@ __device__ __forceinline__ void add_dq(const attention_params &p, SharedKeys &sh
             await_count(added, part.before);
             //$ end
             //$ if block_m == 128
-            add_or_store(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
-            tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);                        //$ else
+            tma_add_or_store(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
+            tma_add(dq_sums(p, part.tile + consumer), shared.dq[consumer], HEAD_DIM * 64 * 4);                            //$ else
             //$ elif head_dim <= dq_columns
             if (consumer == 0) // has all columns
-                add_or_store(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
-                tma_add(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4);                        //$ else
+                tma_add_or_store(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4, part.before == 0); //$ if dq_ordered
+                tma_add(dq_sums(p, part.tile), shared.dq[0], HEAD_DIM * 64 * 4);                            //$ else
             //$ else
             float *const sums = dq_sums(p, part.tile) + consumer * (DQ_COLUMNS * 64);
             const int bytes = min(DQ_COLUMNS, HEAD_DIM - consumer * DQ_COLUMNS) * 64 * 4;
-            add_or_store(sums, shared.dq[consumer], bytes, part.before == 0); //$ if dq_ordered
-            tma_add(sums, shared.dq[consumer], bytes);                        //$ else
+            tma_add_or_store(sums, shared.dq[consumer], bytes, part.before == 0); //$ if dq_ordered
+            tma_add(sums, shared.dq[consumer], bytes);                            //$ else
             //$ end
             tma_store_commit();
             tma_store_wait_read();

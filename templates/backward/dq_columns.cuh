@@ -1,6 +1,6 @@
 //$ needs consumers head_dim dq_columns dq_in_turn dq_staged step_m panels dq_ordered
 //$ include "backward/part_of_dq.cuh"
-//$ include "backward/add_or_store.cuh" if dq_ordered else "target/sm_90_sums.cuh"
+//$ include "target/sm_90_sums.cuh" if not dq_staged and not dq_ordered else "backward/add_or_store.cuh" if not dq_staged
 
 // A consumer's part of dQ = dS K: all columns of every second step, so that the consumers take turns. //$ if dq_in_turn
 // A consumer's part of dQ = dS K: the columns from index * DQ_COLUMNS on, of the 64 queries of a step. //$ else

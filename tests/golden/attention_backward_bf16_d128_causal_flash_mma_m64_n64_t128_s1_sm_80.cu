@@ -6,7 +6,6 @@
      backward/dense.cuh
      params/attention_backward.h
      params/attention.h
-     sequence/dense.cuh
      backward/row_statistics_launch.cuh
      backward/gradients.cuh
      sequence/head.cuh
@@ -168,15 +167,10 @@ struct attention_backward_params {
     struct attention_params forward;
 };
 
-// sequence/dense.cuh
-
-// All sequences have the same lengths: the kernel's parameters hold for each of them.
-__device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
-
 // backward/dense.cuh
 
-// All sequences have one length, so the parameters of a kernel hold for each of them.
-__device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
+// All sequences have one length, so the parameters of a kernel, or those of the forward pass among them, hold for each.
+template <typename Params> __device__ __forceinline__ const Params &sequence_of(const Params &all, int) { return all; }
 
 // target/any.cuh
 // any: operations that plain CUDA C++ lacks, for every GPU since compute capability 7.5. Each is one instruction, or the

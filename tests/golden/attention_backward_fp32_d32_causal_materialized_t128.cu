@@ -5,7 +5,6 @@
      backward/dense.cuh
      params/attention_backward.h
      params/attention.h
-     sequence/dense.cuh
      backward/row_dots_launch.cuh
      backward/gradients.cuh
      sequence/head.cuh
@@ -102,15 +101,10 @@ struct attention_backward_params {
     struct attention_params forward;
 };
 
-// sequence/dense.cuh
-
-// All sequences have the same lengths: the kernel's parameters hold for each of them.
-__device__ __forceinline__ const attention_params &sequence_of(const attention_params &all, int) { return all; }
-
 // backward/dense.cuh
 
-// All sequences have one length, so the parameters of a kernel hold for each of them.
-__device__ __forceinline__ const attention_backward_params &sequence_of(const attention_backward_params &all, int) { return all; }
+// All sequences have one length, so the parameters of a kernel, or those of the forward pass among them, hold for each.
+template <typename Params> __device__ __forceinline__ const Params &sequence_of(const Params &all, int) { return all; }
 
 // Returns how many queries of a head the workspace has room for.
 __device__ __forceinline__ int most_queries(const attention_params &p) { return p.len_q; }
