@@ -608,6 +608,8 @@ Test(choose, explain_says_which_rule_and_why_not_the_others) {
     EXPLAIN("family=attention_forward dtype=bf16 head_dim=24", NULL, ATT_OK,
             "passed over: flash_async for sm_90a: block_m in");
     EXPLAIN(BF16, "algorithm=flash", ATT_OK, "the algorithm that is asked for");
+    EXPLAIN(BF16 " layout=padded append=1", NULL, ATT_OK, "the algorithm that writes new tokens to the cache");
+    EXPLAIN(BF16 " layout=padded dtype_kv=e4m3", NULL, ATT_OK, "the algorithm on tensor cores for K and V of 8 bits");
     EXPLAIN(BF16, "threads=33", ATT_UNSUPPORTED,
             "no kernel answers this problem: ", "passed over: flash_async for sm_90a");
     att_close(session);

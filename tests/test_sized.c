@@ -44,15 +44,19 @@ Test(sized, a_newer_struct_is_filled_as_far_as_is_known) {
         struct att_counters counters;
         char more[MORE];
     } newer = {.counters = {.size = sizeof newer}};
-    const struct att_counters known = {.global_read = 5, .shared_written = 7};
+    struct {
+        struct att_counters counters;
+        char behind[MORE];
+    } known = {.counters = {.global_read = 5, .shared_written = 7}};
     struct failure failure = {0};
     memset(newer.more, 1, MORE);
-    cr_expect_eq(sized_write(SIZED_COUNTERS, "counters", &known, &newer, &failure), ATT_OK);
+    memset(known.behind, 1, MORE);
+    cr_expect_eq(sized_write(SIZED_COUNTERS, "counters", &known.counters, &newer, &failure), ATT_OK);
     cr_expect(newer.counters.global_read == 5 && newer.counters.shared_written == 7);
     cr_expect_eq(newer.counters.size, sizeof newer);
     cr_expect_arr_eq(newer.more, (char[MORE]){0}, MORE);
     newer.counters.size = 8;
-    cr_expect_eq(sized_write(SIZED_COUNTERS, "counters", &known, &newer, &failure), ATT_INVALID_ARGUMENT);
+    cr_expect_eq(sized_write(SIZED_COUNTERS, "counters", &known.counters, &newer, &failure), ATT_INVALID_ARGUMENT);
     cr_expect(strstr(text_string(&failure.text), "counters.size is 8, expected sizeof(struct att_counters)"));
     failure_clear(&failure);
 }
