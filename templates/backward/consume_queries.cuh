@@ -1,9 +1,8 @@
-//$ needs mask_query_reads clears_in_step clears_scored apart value_stages rows_in_order tma_statistics d_s_of_keys products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns dq_in_turn block_m items_in_parts
+//$ needs mask_query_reads clears_in_step clears_scored apart value_stages rows_in_order tma_statistics products_within_step dq_staged dq_ordered keys_in_registers own_k_steps own_v_steps own_k_steps_of_dv mask score bias_copied added_ahead slopes_differ dropout kept_stages block_n step_m stages key_stages head_dim head_dim_v dq_added dq_columns block_m items_in_parts
 //$ include "backward/seen_by_reads.cuh" if mask == custom_mask and mask_query_reads > 0 else "backward/seen_pairs.cuh" if mask == custom_mask
 //$ include "backward/clear_scored.cuh" if clears_scored
 //$ include "backward/own_rows.cuh" if keys_in_registers
 //$ include "backward/join_parts.cuh" if items_in_parts
-//$ include "target/sm_90_store_transposed.cuh" if dq_added and not d_s_of_keys
 //$ include "backward/dq_rows.cuh" if dq_added and block_m == 128 else "backward/dq_columns.cuh" if dq_added
 
 // A consumer warpgroup: 64 keys of an item, and everything that it keeps in registers.
@@ -149,40 +148,6 @@ template <bool DK, bool DV> struct KeysConsumer {
         return {};                                                                                                  //$ else
     }
     //$ end
-    //$ if bias_copied
-    // Each warp loads what the score adds to its own rows of S^T unless another warp has copied it.
-    __device__ __forceinline__ void fill_bias(int ahead) {
-        const attention_params &p = own_sequence(all, item());
-        if (last_ahead || bias_is_copied(p, item().key0))
-            return;
-        const Step &of = step(ahead);
-        BiasTile &bias = shared.bias[(ring + ahead).stage()];
-#pragma unroll 4
-        for (int i = static_cast<int>(threadIdx.x) % 32; i < STEP_M * 16; i += 32) {
-            const int query = min(of.first + i / 16, p.len_q - 1), key = min(first_key() + i % 16, p.len_kv - 1);
-            bias[i / 16][first_key() - item().key0 + i % 16] = *bias_element(p, of.where, position_of(p, query), key);
-        }
-        __syncwarp();
-    }
-    //$ end
-    //$ if added_ahead
-    // Computes what the score adds to S^T of the step at distance `ahead`, while this S^T is multiplied.
-    __device__ __forceinline__ void find_added(int ahead) {
-        if (last_ahead)
-            return;
-        fill_bias(ahead); //$ if bias_copied
-        const Step &of = step(ahead);
-        const attention_params &p = own_sequence(all, item());
-        const ScoreKeys keys = score_keys(ahead);
-        const int query0 = of.first + static_cast<int>(threadIdx.x) % 4 * 2, key0 = own_key();
-#pragma unroll
-        for (int i = 0; i < STEP_M / 2; i++) {
-            const int query = min(query0 + i / 4 * 8 + i % 2, p.len_q - 1), key = min(key0 + i / 2 % 2 * 8, p.len_kv - 1);
-            added[i] = score_of(p, of.where, position_of(p, query), keys(i, key), 0.0f);
-        }
-    }
-
-    //$ end
     __device__ __forceinline__ void load_lse2(int ahead) { lse2.load(shared.lse2[(ring + ahead).stage()]); }
     __device__ __forceinline__ void load_dots() { dots.load(shared.dot[ring.stage()]); }
 
@@ -283,86 +248,6 @@ template <bool DK, bool DV> struct KeysConsumer {
         release_by_warps(&shared.q_empty[(ring + ahead).stage()]);                                           //$ else
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
-    //$ if dq_added and not d_s_of_keys
-
-    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
-    // transposes.
-    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
-        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
-    }
-    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
-    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
-        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
-    }
-    //$ end
-    //$ if dq_added and not products_within_step
-
-    // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
-    __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
-
-    // Stores dS to shared memory, where all consumers read it.
-    __device__ __forceinline__ void share() {
-        const int count = shared_tiles(), buffer = count % 2;
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
-        //$ if d_s_of_keys
-        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-        const int row = thread / 32 * 16 + lane % 16;
-        const int chunk = opaque(lane / 16 ^ lane % 8); // keeps the compiler from holding the addresses of all chunks from step to step
-#pragma unroll
-        for (int i = 0; i < STEP_M / 16; i++)
-            store_matrices(&shared.d_s[buffer][index][i / 4][row][(2 * i % 8 ^ chunk) * 8], d_s[i][0], d_s[i][1],
-                           d_s[i][2], d_s[i][3]);
-        //$ else
-        unsigned short *const place = d_s_place(buffer);
-#pragma unroll
-        for (int j = 0; j < STEP_M / 16; j++)
-            store_d_s(place, j);
-        //$ end
-        fence_async();
-        __syncwarp();
-        if (elect_one())
-            barrier_arrive(&shared.d_s_full[buffer]);
-    }
-
-    //$ if dq_in_turn
-    // True if this consumer multiplies dQ of this step. A vote, so that the compiler knows that the branch is uniform.
-    __device__ __forceinline__ bool multiplies_dq() const {
-        return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
-    }
-    //$ end
-
-    // Issues this consumer's part of dQ = dS K over the keys of all consumers.
-    __device__ __forceinline__ void multiply_dq() {
-        const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
-        ask_for_order(shared.dq_order[index], {late_sums, item().key0 / BLOCK_N}); //$ if dq_ordered
-        barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
-        wgmma_fence();
-        multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
-        wgmma_commit();
-    }
-
-    // Takes dQ once it is complete, releases its dS tile, and sends dQ to its sums.
-    __device__ __forceinline__ void take_dq() {
-        wgmma_settle(dq);
-        release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
-        barrier_wait(&shared.dq_order[index].allowed, shared_tiles() >> 1 & 1); // consumers take turns with steps //$ if dq_ordered
-        if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, index, late_sums, item().key0 == 0); //$ if dq_ordered
-            send_part_of_dq(dq, all, index, late_sums);                   //$ else
-        release_by_warps(&shared.dq_order[index].added); //$ if dq_ordered
-    }
-    //$ if not dq_in_turn
-
-    // Multiplies dQ of the last step and sends it to its sums.
-    __device__ __forceinline__ void finish_last_dq() {
-        multiply_dq();
-        wgmma_wait<0>();
-        wgmma_settle(dq);
-        send_part_of_dq(dq, all, index, step().sums);
-    }
-    //$ end
-    //$ end
 
     // Stores dK and dV of the item to memory. //$ if not items_in_parts
     // Stores dK and dV of the item to memory, unless other parts of the item are still missing. //$ else

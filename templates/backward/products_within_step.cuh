@@ -1,4 +1,5 @@
 //$ needs clears_in_step consumers step_m rows_in_order values_apart
+//$ include "backward/store_d_s.cuh"
 
 // Schedule of a consumer: all products of a step are issued and awaited within the step, so that registers hold S and dP of one step at a
 // time. dP is multiplied during the exponentials, dV while the consumers wait for each other's dS, and dK while dQ goes to shared memory.
@@ -31,11 +32,11 @@ template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_s
     wgmma_settle(c.d_weight);
     c.template weigh_as<MASKED>(p, {}, c.step().first, key, 0, STEP_M / 32, STEP_M / 16); //$ if rows_in_order
     if (c.last) release(&c.shared.values_empty); //$ if values_apart
-    unsigned short *const place = c.d_s_place(d_s_buffer(c));
+    unsigned short *const place = d_s_place(c.shared.d_s[d_s_buffer(c)][c.index]);
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         weigh_sixteen_gradients<MASKED>(c.d_s[j], c.d_weight, c.s, c.dots, j);
-        c.store_d_s(place, j);
+        store_queries_of_d_s(place, j, c.d_s[j]);
     }
 }
 

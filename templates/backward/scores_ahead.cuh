@@ -1,5 +1,7 @@
 //$ needs mask dropout kept_stages bias_copied added_ahead dq_added dq_in_turn dq_first pingpong_schedule queries_released_early
 //$ include "backward/turns.cuh" if pingpong_schedule
+//$ include "backward/multiply_dq.cuh" if dq_added
+//$ include "backward/find_added.cuh" if bias_copied or added_ahead
 
 // Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
 // The consumers take turns with dQ, so that one multiplies it while the other computes exponentials. //$ if dq_in_turn
@@ -14,7 +16,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     if constexpr (DK) {
         wgmma_wait<DV>();
         c.weigh_gradients();
-        c.share(); //$ if dq_added
+        share_d_s(c); //$ if dq_added
         c.add_dk();
     }
     if constexpr (DK && DV)
@@ -34,15 +36,15 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     c.release_queries();                   //$ else
     c.load_lse2(1); // before dQ, for the same reason
     if constexpr (DQ)
-        c.multiply_dq();
-    c.find_added(1); //$ if added_ahead and not dq_first
+        multiply_dq(c);
+    find_added(c, 1); //$ if added_ahead and not dq_first
     c.find_seen(1); //$ if mask == custom_mask
     wgmma_wait<0>();  //$ if dq_first
-    c.take_dq();      //$ if dq_first
+    take_dq(c);       //$ if dq_first
     wgmma_wait<DQ>(); //$ else
     wgmma_settle(c.s);
-    c.find_added(1); //$ if added_ahead and dq_first
-    c.fill_bias(1);  //$ if bias_copied and not added_ahead
+    find_added(c, 1); //$ if added_ahead and dq_first
+    fill_bias(c, 1);  //$ if bias_copied and not added_ahead
     take_turn(c.index); //$ if pingpong_schedule
     c.weigh(1);
     pass_turn(c.index); //$ if pingpong_schedule
@@ -55,7 +57,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     //$ if not dq_first
     if constexpr (DQ) {
         wgmma_wait<0>();
-        c.take_dq();
+        take_dq(c);
     }
     //$ end
 }
@@ -70,18 +72,18 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
     }
     c.multiply_scores(0);
     c.load_lse2(0);
-    c.find_added(0); //$ if added_ahead
+    find_added(c, 0); //$ if added_ahead
     c.find_seen(0); //$ if mask == custom_mask
     wgmma_wait<0>();
     wgmma_settle(c.s);
-    c.fill_bias(0); //$ if bias_copied and not added_ahead
+    fill_bias(c, 0); //$ if bias_copied and not added_ahead
     c.weigh(0);
     if constexpr (!DK) c.release_queries(); //$ if queries_released_early
     c.await_d_o(0);
 #pragma unroll 1
     for (; c.enter_step(); c.ring.count++)
         //$ if dq_in_turn
-        if (c.multiplies_dq())
+        if (multiplies_dq(c))
             take_step<DK, DV, true>(c);
         else
             take_step<DK, DV, false>(c);
@@ -90,6 +92,6 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
         //$ else
         take_step<DK, DV, false>(c);
         //$ end
-    c.finish_last_dq(); //$ if dq_added and not dq_in_turn
+    finish_last_dq(c); //$ if dq_added and not dq_in_turn
     c.pass_last_step();
 }

@@ -69,11 +69,12 @@
      backward/join_parts.cuh
      backward/parts.cuh
      target/sm_90_sums.cuh
-     target/sm_90_store_transposed.cuh
      backward/dq_rows.cuh
      backward/part_of_dq.cuh
      backward/send_dq.cuh
      backward/products_within_step.cuh
+     backward/store_d_s.cuh
+     target/sm_90_store_transposed.cuh
 
    Knobs
      family              attention_backward  what kind of kernel this is
@@ -2248,21 +2249,6 @@ __device__ __forceinline__ bool join_parts(const attention_params &p, const Item
     return true;
 }
 
-// target/sm_90_store_transposed.cuh
-// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
-// this name (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
-// 16 bytes of a transpose.
-__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
-                 "r"(b), "r"(c), "r"(d)
-                 : "memory");
-}
-
-#endif
-
 // backward/part_of_dq.cuh
 
 // Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of consumer i's 64 keys:
@@ -2463,17 +2449,6 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
-    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
-    // transposes.
-    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
-        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
-    }
-    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
-    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
-        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
-    }
-
     // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
     __device__ __forceinline__ void store() {
         if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
@@ -2507,6 +2482,34 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 };
 
+// target/sm_90_store_transposed.cuh
+// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
+// this name (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
+// 16 bytes of a transpose.
+__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+#endif
+
+// backward/store_d_s.cuh
+// Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of the operands
+// of dS^T are transposes.
+__device__ __forceinline__ unsigned short *d_s_place(Panels<STEP_M / 64, 64> &to) {
+    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+    return &to[0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
+}
+
+// Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
+__device__ __forceinline__ void store_queries_of_d_s(unsigned short *place, int j, const unsigned (&d_s)[4]) {
+    store_matrices_transposed(place + 16 * 64 * j, d_s[0], d_s[1], d_s[2], d_s[3]);
+}
+
 // backward/products_within_step.cuh
 
 // Schedule of a consumer: all products of a step are issued and awaited within the step, so that registers hold S and dP of one step at a
@@ -2526,11 +2529,11 @@ template <bool MASKED, bool DK, bool DV> __device__ __forceinline__ void weigh_s
     if (MASKED) clear_scored<STEP_M>(d_o_tiles<DK>(c.shared)[c.d_o().stage()], 0, c.dots.sum());
     wgmma_wait<0>();
     wgmma_settle(c.d_weight);
-    unsigned short *const place = c.d_s_place(d_s_buffer(c));
+    unsigned short *const place = d_s_place(c.shared.d_s[d_s_buffer(c)][c.index]);
 #pragma unroll
     for (int j = 0; j < STEP_M / 16; j++) {
         weigh_sixteen_gradients<MASKED>(c.d_s[j], c.d_weight, c.s, c.dots, j);
-        c.store_d_s(place, j);
+        store_queries_of_d_s(place, j, c.d_s[j]);
     }
 }
 

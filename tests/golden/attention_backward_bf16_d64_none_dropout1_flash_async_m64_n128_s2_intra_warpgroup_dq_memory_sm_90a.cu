@@ -69,10 +69,12 @@
      backward/join_parts.cuh
      backward/parts.cuh
      target/sm_90_sums.cuh
-     target/sm_90_store_transposed.cuh
      backward/dq_columns.cuh
      backward/part_of_dq.cuh
      backward/scores_ahead.cuh
+     backward/multiply_dq.cuh
+     backward/store_d_s.cuh
+     target/sm_90_store_transposed.cuh
 
    Knobs
      family              attention_backward  what kind of kernel this is
@@ -2051,21 +2053,6 @@ __device__ __forceinline__ bool join_parts(const attention_params &p, const Item
     return true;
 }
 
-// target/sm_90_store_transposed.cuh
-// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
-// this name (runtime/host/device/).
-#ifndef ATTILE_HOST
-
-// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
-// 16 bytes of a transpose.
-__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
-                 "r"(b), "r"(c), "r"(d)
-                 : "memory");
-}
-
-#endif
-
 // backward/part_of_dq.cuh
 
 // Issues dq (64 queries, DQ_COLUMNS) = dS K over the keys of all consumers. `d_s`, `k`: return the descriptors of consumer i's 64 keys:
@@ -2274,56 +2261,6 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
     __device__ __forceinline__ void release_d_o() { release(&shared.d_o_empty[d_o().stage()]); }
 
-    // Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of d_s are
-    // transposes.
-    __device__ __forceinline__ unsigned short *d_s_place(int buffer) const {
-        const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-        return &shared.d_s[buffer][index][0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
-    }
-    // Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
-    __device__ __forceinline__ void store_d_s(unsigned short *place, int j) const {
-        store_matrices_transposed(place + 16 * 64 * j, d_s[j][0], d_s[j][1], d_s[j][2], d_s[j][3]);
-    }
-
-    // Number of dS tiles that this consumer has shared before this step: one per step, except for the last step of each item.
-    __device__ __forceinline__ int shared_tiles() const { return ring.count - items.count; }
-
-    // Stores dS to shared memory, where all consumers read it.
-    __device__ __forceinline__ void share() {
-        const int count = shared_tiles(), buffer = count % 2;
-        barrier_wait(&shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
-        unsigned short *const place = d_s_place(buffer);
-#pragma unroll
-        for (int j = 0; j < STEP_M / 16; j++)
-            store_d_s(place, j);
-        fence_async();
-        __syncwarp();
-        if (elect_one())
-            barrier_arrive(&shared.d_s_full[buffer]);
-    }
-
-    // True if this consumer multiplies dQ of this step. A vote, so that the compiler knows that the branch is uniform.
-    __device__ __forceinline__ bool multiplies_dq() const {
-        return __any_sync(0xffffffffu, shared_tiles() % 2 == index);
-    }
-
-    // Issues this consumer's part of dQ = dS K over the keys of all consumers.
-    __device__ __forceinline__ void multiply_dq() {
-        const int count = shared_tiles() - DQ_LATE, buffer = count & 1;
-        barrier_wait(&shared.d_s_full[buffer], count >> 1 & 1);
-        wgmma_fence();
-        multiply_part_of_dq(dq, shared.d_s[buffer], shared.k[items.stage()], index);
-        wgmma_commit();
-    }
-
-    // Takes dQ once it is complete, releases its dS tile, and sends dQ to its sums.
-    __device__ __forceinline__ void take_dq() {
-        wgmma_settle(dq);
-        release(&shared.d_s_empty[(shared_tiles() - DQ_LATE) & 1]);
-        if (DQ_LATE == 0 || late_sums >= 0) // not in the item's first step
-            send_part_of_dq(dq, all, index, late_sums);
-    }
-
     // Stores dK and dV of the item to memory, unless other parts of the item are still missing.
     __device__ __forceinline__ void store() {
         if (!join_parts<DK, DV>(all, item(), 4 * index + warp_index() % 4, dk[0], dv[0])) return;
@@ -2357,6 +2294,84 @@ template <bool DK, bool DV> struct KeysConsumer {
     }
 };
 
+// target/sm_90_store_transposed.cuh
+// sm_90: transposed stores of matrices, for kernels of all targets from compute capability 9.0 on. The host device has its own body under
+// this name (runtime/host/device/).
+#ifndef ATTILE_HOST
+
+// Stores the transposes of four 8 x 8 matrices of 16-bit elements from registers to shared memory; lane i passes the address of one row of
+// 16 bytes of a transpose.
+__device__ __forceinline__ void store_matrices_transposed(void *shared, unsigned a, unsigned b, unsigned c, unsigned d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+#endif
+
+// backward/store_d_s.cuh
+// Returns where this lane stores dS (STEP_M, 64 keys) in shared memory: a row of 8 keys, of which matrices in the layout of the operands
+// of dS^T are transposes.
+__device__ __forceinline__ unsigned short *d_s_place(Panels<STEP_M / 64, 64> &to) {
+    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+    return &to[0][lane / 16 * 8 + lane % 8][(thread / 32 * 2 + lane % 16 / 8 ^ lane % 8) * 8];
+}
+
+// Stores dS of queries 16 j to 16 j + 15. `place`: that of the first 16.
+__device__ __forceinline__ void store_queries_of_d_s(unsigned short *place, int j, const unsigned (&d_s)[4]) {
+    store_matrices_transposed(place + 16 * 64 * j, d_s[0], d_s[1], d_s[2], d_s[3]);
+}
+
+// Stores dS of all queries of a step.
+__device__ __forceinline__ void store_d_s(Panels<STEP_M / 64, 64> &to, const unsigned (&d_s)[STEP_M / 16][4]) {
+    unsigned short *const place = d_s_place(to);
+#pragma unroll
+    for (int j = 0; j < STEP_M / 16; j++)
+        store_queries_of_d_s(place, j, d_s[j]);
+}
+
+// backward/multiply_dq.cuh
+
+// How a consumer shares its dS, and multiplies and sends its part of dQ, where S of the next step is multiplied ahead.
+
+// Number of dS tiles that the consumer has shared before this step: one per step, except for the last step of each item.
+template <bool DK, bool DV> __device__ __forceinline__ int shared_tiles(const KeysConsumer<DK, DV> &c) {
+    return c.ring.count - c.items.count;
+}
+
+// Stores dS to shared memory, where all consumers read it.
+template <bool DK, bool DV> __device__ __forceinline__ void share_d_s(KeysConsumer<DK, DV> &c) {
+    const int count = shared_tiles(c), buffer = count % 2;
+    barrier_wait(&c.shared.d_s_empty[buffer], count / 2 % 2 ^ buffer * DQ_LATE ^ 1); // if dQ is late, the first step releases buffer 1
+    store_d_s(c.shared.d_s[buffer][c.index], c.d_s);
+    fence_async();
+    __syncwarp();
+    if (elect_one())
+        barrier_arrive(&c.shared.d_s_full[buffer]);
+}
+
+// True if the consumer multiplies dQ of this step. A vote, so that the compiler knows that the branch is uniform.
+template <bool DK, bool DV> __device__ __forceinline__ bool multiplies_dq(const KeysConsumer<DK, DV> &c) {
+    return __any_sync(0xffffffffu, shared_tiles(c) % 2 == c.index);
+}
+
+// Issues the consumer's part of dQ = dS K over the keys of all consumers.
+template <bool DK, bool DV> __device__ __forceinline__ void multiply_dq(KeysConsumer<DK, DV> &c) {
+    const int count = shared_tiles(c) - DQ_LATE, buffer = count & 1;
+    barrier_wait(&c.shared.d_s_full[buffer], count >> 1 & 1);
+    wgmma_fence();
+    multiply_part_of_dq(c.dq, c.shared.d_s[buffer], c.shared.k[c.items.stage()], c.index);
+    wgmma_commit();
+}
+
+// Takes dQ once it is complete, releases its dS tile, and sends dQ to its sums.
+template <bool DK, bool DV> __device__ __forceinline__ void take_dq(KeysConsumer<DK, DV> &c) {
+    wgmma_settle(c.dq);
+    release(&c.shared.d_s_empty[(shared_tiles(c) - DQ_LATE) & 1]);
+    if (DQ_LATE == 0 || c.late_sums >= 0) // not in the item's first step
+        send_part_of_dq(c.dq, c.all, c.index, c.late_sums);
+}
+
 // backward/scores_ahead.cuh
 
 // Schedule of a consumer: S^T of the next step is issued after dK of this one, and nothing is in flight at the back edge of the loop.
@@ -2371,7 +2386,7 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     if constexpr (DK) {
         wgmma_wait<DV>();
         c.weigh_gradients();
-        c.share();
+        share_d_s(c);
         c.add_dk();
     }
     if constexpr (DK && DV)
@@ -2390,14 +2405,14 @@ template <bool DK, bool DV, bool DQ> __device__ __forceinline__ void take_step(K
     c.release_queries();
     c.load_lse2(1); // before dQ, for the same reason
     if constexpr (DQ)
-        c.multiply_dq();
+        multiply_dq(c);
     wgmma_wait<DQ>();
     wgmma_settle(c.s);
     c.weigh(1);
     c.await_d_o(1); // also keeps the assembler from waiting for dQ earlier
     if constexpr (DQ) {
         wgmma_wait<0>();
-        c.take_dq();
+        take_dq(c);
     }
 }
 
@@ -2416,7 +2431,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void run_scores_ahead(Key
     c.await_d_o(0);
 #pragma unroll 1
     for (; c.enter_step(); c.ring.count++)
-        if (c.multiplies_dq())
+        if (multiplies_dq(c))
             take_step<DK, DV, true>(c);
         else
             take_step<DK, DV, false>(c);
