@@ -21,7 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 600  # seconds that a test program may take; one that hangs has caught the mutant
 
-# file, text that occurs there exactly once, its replacement, test programs of which one has to fail
+GRADIENT_CHOICE = "test_choose/choose/short_gradients* test_choose"
+
+# file, text that occurs there exactly once, its replacement, test programs of which one has to fail; after a slash, a
+# pattern of tests, for a program that takes long
 MUTANTS = [
     # --- runtime: what is trusted -------------------------------------------------------------------------------------
     ("runtime/template_folder.c", """for (const char *part = name; part; part = strchr(part, '/')) {""",
@@ -342,60 +345,60 @@ MUTANTS = [
     ("templates/pipeline/tiles_from_sum.cuh", "most * units[0].c <= 4096", "most < INFINITY", "test_large_scores"),
     ("templates/work/heads_packed.cuh", "heads_of_group(p) <= 64 ? heads_of_group(p) : 1", "heads_of_group(p)", "test_flash_mma"),
     ("runtime/choose_sizes.c", "if (2 * cover(shape->len_q, packed_queries) >", "if (cover(shape->len_q, packed_queries) >", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < 5)", "work->steps < 4)", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < 5)", "work->steps < 6)", "test_choose"),
-    ("runtime/choose_gradients.c", "    if (work->steps < 10)", "    if (work->steps < 9)", "test_choose"),
-    ("runtime/choose_gradients.c", "9 * work->rounds", "6 * work->rounds", "test_choose"),
-    ("runtime/choose_gradients.c", "item_steps < 24", "item_steps < 32", "test_choose"),
-    ("runtime/choose_gradients.c", "item_steps < 165", "item_steps < 160", "test_choose"),
-    ("runtime/choose_gradients.c", "item_steps < 165", "item_steps < 200", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < 32 ||", "", "test_choose"),
-    ("runtime/choose_gradients.c", "work->items_per_sm < 2 && ", "", "test_choose"),
-    ("runtime/choose_gradients.c", "return work->steps < 16;", "return work->steps < 15;", "test_choose"),
-    ("runtime/choose_gradients.c", "return work->steps < 16;", "return work->steps < 17;", "test_choose"),
-    ("runtime/choose_gradients.c", "causal || work->items_per_sm < 1)", "causal)", "test_choose"),
-    ("runtime/choose_gradients.c", "causal || work->items_per_sm < 1)", "work->items_per_sm < 1)", "test_choose"),
-    ("runtime/choose_gradients.c", "work->items_per_sm < 1 && leaves", "leaves", "test_choose"),
-    ("runtime/choose_gradients.c", "work->group > 1 ? suits_three_for_shared", "false ? suits_three_for_shared", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < 10 && rounding", "work->steps < 18 && rounding", "test_choose"),
-    ("runtime/choose_gradients.c", "rounding > 1.1", "rounding > 0.9", "test_choose"),
-    ("runtime/choose_gradients.c", "rounding > 1 &&", "rounding > 0.9 &&", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps <= 16 && rounding", "work->steps <= 20 && rounding", "test_choose"),
-    ("runtime/choose_gradients.c", "work->items_per_sm < 3 &&", "work->items_per_sm < 5 &&", "test_choose"),
-    ("runtime/choose_gradients.c", "MOST_TILES = 2", "MOST_TILES = 3", "test_choose"),
-    ("runtime/choose_gradients.c", "MOST_TILES_OF_LONG_ROWS = 5", "MOST_TILES_OF_LONG_ROWS = 4", "test_choose"),
-    ("runtime/choose_gradients.c", "MOST_TILES_OF_LONG_ROWS = 5", "MOST_TILES_OF_LONG_ROWS = 6", "test_choose"),
-    ("runtime/choose_gradients.c", "LONG_ROWS && work->items_per_sm >= 3.5", "LONG_ROWS && work->items_per_sm >= 3.4", "test_choose"),
-    ("runtime/choose_gradients.c", "3.5 * tiles", "3.4 * tiles", "test_choose"),
-    ("runtime/choose_gradients.c", " || found->head_dim_v > 96;", ";", "test_choose"),
-    ("runtime/choose_gradients.c", "is_in_clusters(found)) && found->mask == mask_none &&", "is_in_clusters(found)) &&", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 3.5 : 1.25", "causal ? 3 : 1.25", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 3.5 : 1.25", "causal ? 3.5 : 0.5", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 64 : 16", "causal ? 64 : 15", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 64 : 16", "causal ? 63 : 16", "test_choose"),
-    ("runtime/choose_gradients.c", "work->queries <= 512 ||", "", "test_choose"),
-    ("runtime/choose_gradients.c", "? 3.5 : 2.5", "? 3.5 : 2", "test_choose"),
-    ("runtime/choose_gradients.c", "? 3.5 : 2.5", "? 3 : 2.5", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 0.75 : 0.25", "causal ? 0.8 : 0.25", "test_choose"),
-    ("runtime/choose_gradients.c", "causal ? 0.75 : 0.25", "causal ? 0.75 : 0.5", "test_choose"),
-    ("runtime/choose_gradients.c", "work->group > 1 ? 1.5 : 1.2", "1.2", "test_choose"),
-    ("runtime/choose_gradients.c", "? 1.5 : 1.2", "? 1.5 : 1.25", "test_choose"),
-    ("runtime/choose_gradients.c", "? 1.5 : 1.2", "? 1.5 : 1.15", "test_choose"),
-    ("runtime/choose_gradients.c", "3 * items_per_cluster <= 2", "3 * items_per_cluster < 2", "test_choose"),
-    ("runtime/choose_gradients.c", "3 * items_per_cluster <= 2", "4 * items_per_cluster <= 3", "test_choose"),
-    ("runtime/choose_gradients.c", "work->steps < 32 && items_per_cluster", "items_per_cluster", "test_choose"),
-    ("runtime/choose_gradients.c", "? 4 : 1.5", "? 1.5 : 1.5", "test_choose"),
-    ("runtime/choose_gradients.c", "? 4 : 1.5", "? 4 : 1.2", "test_choose"),
-    ("runtime/choose_gradients.c", "work->group * work->steps <= 16", "work->group * work->steps < 16", "test_choose"),
-    ("runtime/choose_gradients.c", "items_per_cluster <= 2)", "items_per_cluster <= 3)", "test_choose"),
-    ("runtime/choose_gradients.c", "return work->parts_per_sm < (in_turn", "return work->items_per_sm < (in_turn", "test_choose"),
-    ("runtime/choose_gradients.c", "(in_turn ? 1.6 : 1.25)", "1.25", "test_choose"),
+    ("runtime/choose_gradients.c", "work->steps < 5)", "work->steps < 4)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->steps < 5)", "work->steps < 6)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "    if (work->steps < 10)", "    if (work->steps < 9)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "9 * work->rounds", "6 * work->rounds", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "item_steps < 24", "item_steps < 32", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "item_steps < 165", "item_steps < 160", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "item_steps < 165", "item_steps < 200", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->steps < 32 ||", "", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->items_per_sm < 2 && ", "", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "return work->steps < 16;", "return work->steps < 15;", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "return work->steps < 16;", "return work->steps < 17;", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal || work->items_per_sm < 1)", "causal)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal || work->items_per_sm < 1)", "work->items_per_sm < 1)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->items_per_sm < 1 && leaves", "leaves", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->group > 1 ? suits_three_for_shared", "false ? suits_three_for_shared", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->steps < 10 && rounding", "work->steps < 18 && rounding", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "rounding > 1.1", "rounding > 0.9", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "rounding > 1 &&", "rounding > 0.9 &&", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->steps <= 16 && rounding", "work->steps <= 20 && rounding", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->items_per_sm < 3 &&", "work->items_per_sm < 5 &&", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "MOST_TILES = 2", "MOST_TILES = 3", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "MOST_TILES_OF_LONG_ROWS = 5", "MOST_TILES_OF_LONG_ROWS = 4", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "MOST_TILES_OF_LONG_ROWS = 5", "MOST_TILES_OF_LONG_ROWS = 6", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "LONG_ROWS && work->items_per_sm >= 3.5", "LONG_ROWS && work->items_per_sm >= 3.4", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "3.5 * tiles", "3.4 * tiles", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", " || found->head_dim_v > 96;", ";", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "is_in_clusters(found)) && found->mask == mask_none &&", "is_in_clusters(found)) &&", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 3.5 : 1.25", "causal ? 3 : 1.25", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 3.5 : 1.25", "causal ? 3.5 : 0.5", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 64 : 16", "causal ? 64 : 15", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 64 : 16", "causal ? 63 : 16", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->queries <= 512 ||", "", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 3.5 : 2.5", "? 3.5 : 2", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 3.5 : 2.5", "? 3 : 2.5", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 0.75 : 0.25", "causal ? 0.8 : 0.25", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "causal ? 0.75 : 0.25", "causal ? 0.75 : 0.5", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->group > 1 ? 1.5 : 1.2", "1.2", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 1.5 : 1.2", "? 1.5 : 1.25", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 1.5 : 1.2", "? 1.5 : 1.15", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "3 * items_per_cluster <= 2", "3 * items_per_cluster < 2", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "3 * items_per_cluster <= 2", "4 * items_per_cluster <= 3", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->steps < 32 && items_per_cluster", "items_per_cluster", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 4 : 1.5", "? 1.5 : 1.5", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "? 4 : 1.5", "? 4 : 1.2", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->group * work->steps <= 16", "work->group * work->steps < 16", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "items_per_cluster <= 2)", "items_per_cluster <= 3)", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "return work->parts_per_sm < (in_turn", "return work->items_per_sm < (in_turn", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "(in_turn ? 1.6 : 1.25)", "1.25", GRADIENT_CHOICE),
     ("templates/backward/round_dq_launch.cuh", " || tile0 < first_query(p, 0)", "", "test_backward_async"),
     ("templates/backward/round_dq_launch.cuh", "p.len_kv == 0 || ", "", "test_backward_async"),
     ("templates/backward/add_or_store.cuh", "if (first)", "if (!first)", "test_backward_async"),
     ("templates/backward/add_dq.cuh", "    if (first)", "    if (!first)", "test_backward_async"),
-    ("runtime/choose_gradients.c", "work->items_per_sm <= 0.5", "work->items_per_sm <= 1", "test_choose"),
-    ("runtime/choose_gradients.c", "work->queries <= 1024", "work->queries <= 5000", "test_choose"),
+    ("runtime/choose_gradients.c", "work->items_per_sm <= 0.5", "work->items_per_sm <= 1", GRADIENT_CHOICE),
+    ("runtime/choose_gradients.c", "work->queries <= 1024", "work->queries <= 5000", GRADIENT_CHOICE),
     ("runtime/host/counters.c", "launch->looked == launch->working", "true", "test_hopper"),
     ("runtime/host/counters.c", "queue_wake(&cluster->counting);", "", "test_hopper"),
     ("templates/backward/repeat_queries.cuh", "k.from(column)", "k", "test_backward_nonfinite"),
@@ -436,17 +439,19 @@ def copy_tree(to):
             shutil.copy2(ROOT / name, to / name)
 
 
-def build(folder, targets):
-    """Builds targets. Returns the end of the output if the build fails, else an empty text."""
+def build(folder, tests):
+    """Builds the programs of tests. Returns the end of the output if the build fails, else an empty text."""
+    targets = sorted({test.partition("/")[0] for test in tests})
     done = subprocess.run(["cmake", "--build", "build", "--target", *targets], cwd=folder, capture_output=True, text=True)
     return done.stdout[-3000:] if done.returncode else ""
 
 
 def passes(folder, test):
     try:
-        done = subprocess.run([folder / "build/tests" / test, "--fail-fast"], cwd=folder, timeout=LIMIT,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env={**os.environ, "ATTILE_SHARD": "all"})  # whole programs (helper_part.h)
+        program, _, pattern = test.partition("/")
+        command = [folder / "build/tests" / program, "--fail-fast", *(["--filter", pattern] if pattern else [])]
+        done = subprocess.run(command, cwd=folder, timeout=LIMIT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, env={**os.environ, "ATTILE_SHARD": "all"})  # helper_part.h
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
