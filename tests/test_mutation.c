@@ -635,11 +635,10 @@ static void mark(char *marker, size_t size, int file, int at) { snprintf(marker,
 
 static bool has_mutant(const struct lines *lines, int at) {
     char mutant[512];
-    bool any = false;
-    for (int m = 0; !any && m < MUTATIONS; m++)
-        any =
-            mutate(lines->text[at], &mutations[m], mutant, sizeof mutant) && !may_be_left_out(&mutations[m], lines, at);
-    return any;
+    for (int m = 0; m < MUTATIONS; m++)
+        if (mutate(lines->text[at], &mutations[m], mutant, sizeof mutant) && !may_be_left_out(&mutations[m], lines, at))
+            return true;
+    return false;
 }
 
 /* Copies the template with a marker in each line that has a mutant. */

@@ -193,8 +193,9 @@ def param_type(name: str, dtype: str) -> str:
 
 def hints(sizes: Sizes, alignment: int, counts_tiles: bool = False) -> str:
     """The hints that the choice of a kernel may use. Lengths are rounded up to one of four steps to each power of two,
-    so that a sequence that grows token by token asks for few kernels. counts_tiles: up to 2048, rounded to 32, which
-    divides all tiles; the choice of gradients depends on how many tiles there are."""
+    so that a sequence that grows token by token asks for few kernels. counts_tiles: for
+    gradients, whose choice depends on the number of tiles. Lengths up to 2048 are then rounded to 32, which divides the
+    size of every tile."""
 
     def rounded(length: int) -> int:
         step = max(16, 1 << (length - 1).bit_length()) // 8  # 256, 320, 384, 448, 512, 640, ...

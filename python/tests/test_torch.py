@@ -208,7 +208,7 @@ def test_gradients_by_every_way(device):
 
 
 def test_the_choice_of_gradients_knows_how_many_tiles_there_are(device, monkeypatch):
-    """288 and 320 keys are as many tiles of 128, and not of 96; 2560 is a length of the forward pass."""
+    """288 keys fill three tiles of 96, and 320 four. Lengths beyond 2048 are rounded as in the forward pass."""
     from attile.session import Session
 
     asked = []

@@ -1,10 +1,10 @@
 //$ needs bias_copied added_ahead step_m
 //$ include "backward/score_keys.cuh"
 
-// What the score adds to S^T of the step at distance `ahead`, found while this S^T is multiplied.
+// What the score adds to S^T, as a consumer finds it.
 //$ if bias_copied
 
-// Each warp loads what the score adds to its own rows of S^T unless another warp has copied it.
+// Each warp loads the bias of its own rows of S^T, of the step at distance `ahead`, unless another warp has copied it.
 template <bool DK, bool DV> __device__ __forceinline__ void fill_bias(KeysConsumer<DK, DV> &c, int ahead) {
     const attention_params &p = own_sequence(c.all, c.item());
     if (c.last_ahead || bias_is_copied(p, c.item().key0))
@@ -21,7 +21,7 @@ template <bool DK, bool DV> __device__ __forceinline__ void fill_bias(KeysConsum
 //$ end
 //$ if added_ahead
 
-// Computes it.
+// Computes what the score adds to S^T of the step at distance `ahead`, while the products of this S^T run.
 template <bool DK, bool DV> __device__ __forceinline__ void find_added(KeysConsumer<DK, DV> &c, int ahead) {
     if (c.last_ahead)
         return;
